@@ -1,0 +1,66 @@
+// The executor: carries out a checked plan over a Device. It makes no decisions: instructions of a
+// stream run in order, each after its waits. One thread per copy stream that the plan uses; the compute
+// stream runs on the caller's thread, so ops see the caller's thread-local settings.
+//
+//   auto executor = Executor::create(graph, profile, plan, device, {});
+//   Result<StepReport> report = (*executor)->step();
+//
+// The first error wins: it stops every stream at its next instruction, waits for what is running, and
+// comes back from `step` with the instruction's name. Nothing is retried and nothing falls back.
+// Ownership: graph, profile, plan and device must outlive the executor. One owner thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "outsize/base/result.h"
+#include "outsize/graph/graph.h"
+#include "outsize/plan/plan.h"
+#include "outsize/profile/profile.h"
+#include "outsize/run/device.h"
+
+namespace outsize {
+
+struct ExecutorOptions {
+  // Keep vector clocks per byte range of every tier and fail on any access that is not ordered after
+  // the ones it conflicts with; with random delays before instructions so that orders vary. Slow.
+  bool clock_mode = false;
+  uint64_t seed = 1;             // of the delays
+  int64_t longest_delay_ns = 0;  // clock mode: each instruction is delayed by up to this much
+  bool record_times = true;      // begin and end of every instruction, for reports and refinement
+};
+
+struct InstructionTimes {
+  int64_t begin_ns = 0;  // since the step began
+  int64_t end_ns = 0;
+};
+
+struct StepReport {
+  int64_t step_ns = 0;
+  int64_t moved_out = 0, moved_in = 0, moved_write = 0, moved_read = 0;
+  int64_t reruns = 0;
+  std::vector<InstructionTimes> times;  // per instruction; empty if not recorded
+};
+
+// Where a failed step stopped.
+struct Failure {
+  InstructionId instruction;
+  // Persistent storages that instructions already ended have changed (by Run, on any tier), so that the
+  // state is a mix of two steps; empty if the step can be undone by restoring nothing but generators.
+  std::vector<StorageId> changed;
+};
+
+class Executor {
+ public:
+  // Fails if the plan does not pass the checker for this graph and profile.
+  static Result<std::unique_ptr<Executor>> create(const Graph& graph, const Profile& profile,
+                                                  const Plan& plan, Device& device,
+                                                  int64_t alignment, const ExecutorOptions& options);
+  virtual ~Executor() = default;
+  virtual Result<StepReport> step() = 0;
+  // After a failed step: what was done. Requires: the last step() failed.
+  virtual const Failure& failure() const = 0;
+};
+
+}  // namespace outsize
