@@ -29,8 +29,8 @@ namespace outsize {
 void install_allocator();
 bool allocator_installed();
 
-// A range whose pointers the deleter takes back without freeing anything (an arena). Pointers into
-// it may outlive `forget`; the memory may not be reused by anybody else before they are gone.
+// A range whose pointers the deleter takes back without freeing anything: an arena, or a recording's
+// buffer. No tensor that the hook served from it may be alive when it is forgotten.
 void register_arena(const std::byte* begin, int64_t bytes);
 void forget_arena(const std::byte* begin);
 
@@ -105,8 +105,8 @@ struct RecordedRequest {
 };
 
 // Recording mode for the calling thread: serves requests from `buffer` (memory that was touched before,
-// so that times are not those of page faults), first fit; from the default allocator when it is full
-// or null. Results of the op stay valid until the buffer is used again.
+// so that times are not those of page faults, and registered as an arena), first fit; from the default
+// allocator when it is full or null. Results of the op stay valid until the buffer is used again.
 class RecordingCall {
  public:
   explicit RecordingCall(std::byte* buffer = nullptr, int64_t buffer_bytes = 0);
