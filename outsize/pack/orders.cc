@@ -28,6 +28,16 @@ bool by_birth(const Instance& i, uint32_t a, uint32_t b) {
   if (birth(i, a) != birth(i, b)) return birth(i, a) < birth(i, b);
   return i.buffer(a).life.end > i.buffer(b).life.end;
 }
+bool by_birth_size(const Instance& i, uint32_t a, uint32_t b) {
+  if (birth(i, a) != birth(i, b)) return birth(i, a) < birth(i, b);
+  return bytes(i, a) > bytes(i, b);
+}
+// The mirror image of by_birth: time runs backwards.
+bool by_death(const Instance& i, uint32_t a, uint32_t b) {
+  if (i.buffer(a).life.end != i.buffer(b).life.end)
+    return i.buffer(a).life.end > i.buffer(b).life.end;
+  return bytes(i, a) > bytes(i, b);
+}
 bool by_area(const Instance& i, uint32_t a, uint32_t b) { return area(i, a) > area(i, b); }
 bool by_length(const Instance& i, uint32_t a, uint32_t b) {
   if (length(i, a) != length(i, b)) return length(i, a) > length(i, b);
@@ -70,6 +80,9 @@ const std::vector<Rule>& rules() {
       {"size-birth", Fit::kFirst, false, by_size_birth},
       {"size-best-fit", Fit::kBest, false, by_size},
       {"birth-best-fit", Fit::kBest, false, by_birth},
+      {"birth-size", Fit::kFirst, false, by_birth_size},
+      {"death", Fit::kFirst, false, by_death},
+      {"death-best-fit", Fit::kBest, false, by_death},
       {"area-best-fit", Fit::kBest, false, by_area},
       {"length-best-fit", Fit::kBest, false, by_length},
   };
