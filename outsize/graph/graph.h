@@ -14,6 +14,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -76,6 +77,7 @@ struct Keyword {
   std::string text;
   bool operator==(const Keyword&) const = default;
 };
+inline constexpr std::string_view kKeywordKinds[] = {"dtype", "device", "layout", "memory_format"};
 
 // One argument or result of an op: none, a literal, a value, a scalar, a word, or a list of these.
 struct Argument {
@@ -179,8 +181,10 @@ struct Liveness {
   OpId peak_op, largest_op;
   int64_t persistent_bytes = 0;
 };
-// `workspace_bytes[op]` is added to an op's own moment; pass {} for none. Persistent storages live for
-// ever, others from first write (or entry) to last access (or exit).
+// `workspace_bytes[op]` is added to an op's own moment and working set; pass {} for none. A storage lives
+// from op 0 if it has entry content, else from its first access; to the last op if it has exit content,
+// else to its last access (entry content that no op touches does not live at all). So a persistent
+// storage with both lives for ever. Requires: ids in range.
 Liveness liveness_of(const Graph& graph, const std::vector<int64_t>& workspace_bytes);
 
 }  // namespace outsize
