@@ -304,13 +304,13 @@ class ByteChecker {
     for (const BorderItem& item : entry ? plan_.entry : plan_.exit) {
       const Part& part = plan_.residency(item.residency).part;
       const Storage& storage = graph_.storage(part.storage);
-      const std::string where = text_of_residency(graph_, plan_, item.residency);
+      const auto where = [&] { return text_of_residency(graph_, plan_, item.residency); };
       if (!(entry ? storage.entry : storage.exit))
-        return fail(kind, where,
+        return fail(kind, where(),
                     fmt::format("is listed at {}, where {} has no content",
                                 entry ? "entry" : "exit", text_of_storage(graph_, part.storage)));
       if (item.home && !storage.persistent)
-        return fail(kind, where,
+        return fail(kind, where(),
                     fmt::format("is listed as a home, and {} is not persistent",
                                 text_of_storage(graph_, part.storage)));
       parts[part.storage.index()].push_back(part.bytes);

@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "outsize/plan/check_text.h"
 
@@ -64,20 +67,20 @@ class ShapeChecker {
     for (size_t i = 0; i < plan_.residencies.size(); ++i) {
       const Residency& residency = plan_.residencies[i];
       const ResidencyId id{static_cast<int64_t>(i)};
-      const std::string where = fmt::format("residency {}", i);
+      const auto where = [&] { return fmt::format("residency {}", i); };
       if (!is_part(residency.part))
-        return fail(ViolationKind::kMalformed, where,
+        return fail(ViolationKind::kMalformed, where(),
                     fmt::format("holds bytes {} of storage {}, which has no such bytes",
                                 text_of(residency.part.bytes), residency.part.storage.value));
       const int64_t budget = budgets_.of(residency.tier);
       const int64_t bytes = residency.part.bytes.size();
       if (residency.address < 0 || bytes > budget || residency.address > budget - bytes)
-        return fail(ViolationKind::kBudget, where,
+        return fail(ViolationKind::kBudget, where(),
                     fmt::format("{} bytes of {} at {} address {} do not lie in the budget [0, {})",
                                 bytes, text_of_storage(graph_, residency.part.storage),
                                 kTierNames.name(residency.tier), residency.address, budget));
       if (residency.tier == Tier::kDevice && !aligned(residency.address))
-        return fail(ViolationKind::kAlignment, where,
+        return fail(ViolationKind::kAlignment, where(),
                     fmt::format("{} does not begin at a multiple of {}",
                                 text_of_residency(graph_, plan_, id), alignment_));
     }
@@ -122,22 +125,22 @@ class ShapeChecker {
   }
 
   bool check_copy(InstructionId id, const Instruction& copy) {
-    const std::string plain = fmt::format("instruction {} (copy)", id.value);
+    const auto plain = [&] { return fmt::format("instruction {} (copy)", id.value); };
     if (!is_residency(copy.from) || !is_residency(copy.to))
-      return fail(ViolationKind::kMalformed, plain,
+      return fail(ViolationKind::kMalformed, plain(),
                   fmt::format("goes from residency {} to residency {} of {}", copy.from.value,
                               copy.to.value, plan_.residencies.size()));
     const Residency& from = plan_.residency(copy.from);
     const Residency& to = plan_.residency(copy.to);
     if (from.part.storage != to.part.storage)
-      return fail(ViolationKind::kMalformed, plain,
+      return fail(ViolationKind::kMalformed, plain(),
                   fmt::format("goes between two storages: {} and {}",
                               text_of_residency(graph_, plan_, copy.from),
                               text_of_residency(graph_, plan_, copy.to)));
     for (const ResidencyId end : {copy.from, copy.to})
       if (copy.bytes.begin > copy.bytes.end ||
           !plan_.residency(end).part.bytes.contains(copy.bytes))
-        return fail(ViolationKind::kMalformed, plain,
+        return fail(ViolationKind::kMalformed, plain(),
                     fmt::format("moves bytes {}, which {} does not hold", text_of(copy.bytes),
                                 text_of_residency(graph_, plan_, end)));
     if (!copy.operands.empty() || !copy.workspace.empty() || copy.op.valid())
@@ -162,10 +165,11 @@ class ShapeChecker {
   }
 
   bool check_run(InstructionId id, const Instruction& run) {
-    const std::string plain =
-        fmt::format("instruction {} ({})", id.value, kInstructionKindNames.name(run.kind));
+    const auto plain = [&] {
+      return fmt::format("instruction {} ({})", id.value, kInstructionKindNames.name(run.kind));
+    };
     if (!run.op.valid() || run.op.index() >= graph_.ops.size())
-      return fail(ViolationKind::kMalformed, plain,
+      return fail(ViolationKind::kMalformed, plain(),
                   fmt::format("names op {} of {}", run.op.value, graph_.ops.size()));
     if (run.from.valid() || run.to.valid() || !run.bytes.empty())
       return fail_at(ViolationKind::kMalformed, id, "runs an op but has a copy's fields");
@@ -180,21 +184,24 @@ class ShapeChecker {
           fmt::format("has {} operands for {} accesses", run.operands.size(), access_count(op)));
     for (size_t k = 0; k < run.operands.size(); ++k) {
       const AccessView view = access_at(op, k);
-      const std::string what =
-          fmt::format("operand {} ({} {} {})", k, text_of_access(op, k),
-                      text_of_storage(graph_, view.access.storage), text_of(view.access.bytes));
       if (!is_residency(run.operands[k]))
         return fail_at(ViolationKind::kMalformed, id,
-                       fmt::format("{} names residency {} of {}", what, run.operands[k].value,
-                                   plan_.residencies.size()));
+                       fmt::format("{} names residency {} of {}", text_of_operand(op, k),
+                                   run.operands[k].value, plan_.residencies.size()));
       const Residency& residency = plan_.residency(run.operands[k]);
       if (residency.tier != Tier::kDevice || residency.part.storage != view.access.storage ||
           !residency.part.bytes.contains(view.access.bytes))
         return fail_at(ViolationKind::kMalformed, id,
-                       fmt::format("{} does not lie in {}", what,
+                       fmt::format("{} does not lie in {}", text_of_operand(op, k),
                                    text_of_residency(graph_, plan_, run.operands[k])));
     }
     return check_workspace(id, run);
+  }
+
+  std::string text_of_operand(const Op& op, size_t k) const {
+    const Access access = access_at(op, k).access;
+    return fmt::format("operand {} ({} {} {})", k, text_of_access(op, k),
+                       text_of_storage(graph_, access.storage), text_of(access.bytes));
   }
 
   bool check_workspace(InstructionId id, const Instruction& run) {
@@ -223,6 +230,7 @@ class ShapeChecker {
   bool check_runs() {
     std::vector<InstructionId> run_of(graph_.ops.size());
     OpId last_rng, last_collective;
+    find_scalar_sources();
     for (size_t i = 0; i < plan_.instructions.size(); ++i) {
       const Instruction& instruction = plan_.instructions[i];
       if (instruction.kind == InstructionKind::kCopy) continue;
@@ -239,8 +247,9 @@ class ShapeChecker {
         return fail_at(ViolationKind::kMissingOp, id,
                        fmt::format("{} has already run, as instruction {}",
                                    text_of_op(graph_, instruction.op), run.value));
-      run = id;
       const Op& op = graph_.op(instruction.op);
+      if (!has_scalars(id, op.args, run_of)) return false;
+      run = id;
       if (op.uses_rng && !in_chain(id, "draws random numbers", last_rng)) return false;
       if (op.collective && !in_chain(id, "is collective", last_collective)) return false;
     }
@@ -249,6 +258,50 @@ class ShapeChecker {
         return fail(ViolationKind::kMissingOp, text_of_op(graph_, OpId{static_cast<int64_t>(i)}),
                     "no instruction runs it");
     return true;
+  }
+
+  // Numbers that ops read off tensors: for each scalar, the ops that must have run before it is
+  // known.
+  void find_scalar_sources() {
+    scalar_sources_.assign(graph_.scalars.size(), {});
+    for (size_t i = 0; i < graph_.ops.size(); ++i)
+      each_scalar(graph_.ops[i].results, [&](ScalarId scalar) {
+        scalar_sources_[scalar.index()].push_back(OpId{static_cast<int64_t>(i)});
+      });
+    for (size_t i = 0; i < graph_.scalars.size(); ++i) {
+      std::vector<OpId>& sources = scalar_sources_[i];
+      each_scalar(graph_.scalars[i].args, [&](ScalarId scalar) {
+        const std::vector<OpId>& theirs = scalar_sources_[scalar.index()];
+        sources.insert(sources.end(), theirs.begin(), theirs.end());
+      });
+      std::sort(sources.begin(), sources.end());
+      sources.erase(std::unique(sources.begin(), sources.end()), sources.end());
+    }
+  }
+
+  template <typename Visit>
+  void each_scalar(const Argument::List& arguments, Visit&& visit) const {
+    for (const Argument& argument : arguments) {
+      if (const auto* scalar = std::get_if<ScalarId>(&argument.data)) {
+        if (scalar->valid() && scalar->index() < graph_.scalars.size()) visit(*scalar);
+      } else if (const auto* list = std::get_if<Argument::List>(&argument.data)) {
+        each_scalar(*list, visit);
+      }
+    }
+  }
+
+  bool has_scalars(InstructionId id, const Argument::List& arguments,
+                   const std::vector<InstructionId>& run_of) {
+    OpId missing;
+    ScalarId wanted;
+    each_scalar(arguments, [&](ScalarId scalar) {
+      for (const OpId source : scalar_sources_[scalar.index()])
+        if (!missing.valid() && !run_of[source.index()].valid()) missing = source, wanted = scalar;
+    });
+    return !missing.valid() ||
+           fail_at(ViolationKind::kStale, id,
+                   fmt::format("takes scalar {}, which needs {}, and that has not run before",
+                               wanted.value, text_of_op(graph_, missing)));
   }
 
   bool in_chain(InstructionId id, const char* why, OpId& last) {
@@ -267,6 +320,7 @@ class ShapeChecker {
   const Plan& plan_;
   const Budgets& budgets_;
   const int64_t alignment_;
+  std::vector<std::vector<OpId>> scalar_sources_;
   Violation violation_;
 };
 
