@@ -24,17 +24,11 @@
 
 #include "outsize/base/result.h"
 #include "outsize/graph/graph.h"
+#include "outsize/plan/plan.h"
+#include "outsize/torch/arguments.h"
 #include "outsize/torch/scalars.h"
 
 namespace outsize {
-
-// Where a scalar goes when the op is called.
-struct ScalarSlot {
-  size_t arg = 0;
-  std::optional<size_t> item;  // position in a list argument
-  ScalarId scalar;
-  enum class As { kNumber, kInt, kFloat, kBool, kTensor } as = As::kNumber;
-};
 
 // An op with its operands at given addresses: the stack to copy for each call.
 struct BoundOp {
@@ -52,9 +46,9 @@ class OpCall {
   // for the values among the arguments. kBadInput if a value lies in no access of the op.
   Result<BoundOp> bind(std::span<std::byte* const> addresses) const;
 
-  // Calls the kernel. Allocates as the kernel does, plus nothing: the caller sets the allocator's mode.
+  // Calls the kernel. Allocates as the kernel does, and nothing else: the caller sets the allocator's mode.
   // An exception of the kernel comes back as kDevice, with its text and the op's place in the user's
-  // program. `prepare_scalars` must have been called since the table changed.
+  // program. Requires: `fill_scalars` was called since the table changed, if the op takes scalars.
   Result<std::vector<c10::IValue>> invoke(const BoundOp& bound) const;
 
   // Fills the table's values into the bound stack; to be called before planned mode begins, as numbers
@@ -74,14 +68,23 @@ class OpCall {
   OpCall(const Graph& graph, OpId op, c10::OperatorHandle handle)
       : graph_(&graph), op_(op), handle_(std::move(handle)) {}
 
+  // Where a value's storage's first byte lies (or would lie, if only a part of it is there), and the
+  // access that says so; no access for a value without elements that none names.
+  struct Place {
+    std::byte* base = nullptr;
+    std::optional<size_t> access;
+  };
+  Result<Place> place_of(ValueId value, std::span<std::byte* const> addresses) const;
+  Status check_result(const BoundOp& bound, const Argument& wanted, const c10::IValue& had,
+                      const std::string& where, ScalarTable* scalars) const;
+
   const Graph* graph_;
   OpId op_;
   c10::OperatorHandle handle_;
+  std::vector<OperandAccess> accesses_;
   std::vector<c10::IValue> constants_;  // per argument: decoded, or none where bind makes it
-  std::vector<bool> has_tensors_;       // per argument: bind makes tensors for it
+  std::vector<size_t> tensor_args_;     // arguments that bind makes, ascending
   std::vector<ScalarSlot> slots_;
-
-  friend struct OpCallBuilder;
 };
 
 // "op 17 aten.mm.default (transformer.h.0.mlp, train.py:12)".
