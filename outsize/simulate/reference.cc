@@ -42,7 +42,10 @@ class Reference {
     note_levels(true);
     note_levels(false);
     while (true) {
-      while (end_some() | begin_some()) {
+      bool changed = true;
+      while (changed) {
+        changed = end_some();
+        changed = begin_some() || changed;
       }
       if (std::all_of(states_.begin(), states_.end(), [](const State& s) { return s.ended; }))
         break;

@@ -82,6 +82,11 @@ Result<std::vector<Work>> works_of(const Graph& graph, const Profile& profile,
     if (!instruction.op.valid() || instruction.op.index() >= graph.ops.size())
       return illegal(fmt::format("instruction {} runs op {} of {}", i, instruction.op.value,
                                  graph.ops.size()));
+    const Op& op = graph.op(instruction.op);
+    const size_t accesses = op.reads.size() + op.makes.size() + op.mutates.size();
+    if (instruction.operands.size() != accesses)
+      return illegal(fmt::format("instruction {} has {} operands for {} accesses", i,
+                                 instruction.operands.size(), accesses));
     for (const ResidencyId id : instruction.operands)
       if (!id.valid() || id.index() >= plan.residencies.size())
         return illegal(fmt::format("instruction {} has residency {} of {} as operand", i, id.value,
