@@ -1,0 +1,1 @@
+"""Benches that ship with Outsize: `make demo`, and `python -m outsize.bench NAME`."""

@@ -1,0 +1,32 @@
+"""`python -m outsize.bench NAME …`: runs a bench by name."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+from .commands import BAD_USE, DONE, nearest
+
+BENCHES = {
+    "demo": "GPT-2 in one eighth of its memory, with every claim checked",
+    "train": "any model at any budget, beside the unplanned run",
+}
+
+
+def main(arguments: list[str]) -> int:
+    listed = "\n".join(f"  {name:<8} {what}" for name, what in BENCHES.items())
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(f"usage: python -m outsize.bench NAME [options]\n\n{listed}")
+        return DONE if arguments else BAD_USE
+    name = arguments[0]
+    if name not in BENCHES:
+        hint = nearest(name, list(BENCHES))
+        print(f"python -m outsize.bench: error: no bench {name!r}{hint}\n{listed}", file=sys.stderr)
+        return BAD_USE
+    module = importlib.import_module(f"outsize.bench.{name}")
+    status: int = module.main(arguments[1:])
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
