@@ -1,0 +1,589 @@
+"""Captures one call of a training step as a graph of the ops that eager dispatches.
+
+    captured = capture(train_step, (batch,), {}, models=[model], optimizers=[optimizer])
+    captured.graph["ops"][0]["name"]    # "aten.embedding.default"
+    captured.entries                    # storage id -> the real tensor that lies there
+    captured.outputs                    # what the step returns, as value and scalar ids
+
+A capture touches nothing real: the step runs on stand-ins, and afterwards every `.grad`, optimizer state
+entry and attribute is as before. A step that cannot be captured faithfully is refused with the op, the
+user's line and a way out. `real=True` runs the step for real, once, and records the same: the cross-check.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import random
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.optim import optimizer as torch_optimizer
+from torch.utils import _pytree as pytree
+
+from outsize.capture import survivors
+from outsize.capture.arguments import flatten
+from outsize.capture.build import Built, build_graph
+from outsize.capture.entries import Names, leaves
+from outsize.capture.patches import patched
+from outsize.capture.recorder import Recorder
+from outsize.capture.result import Capture, Input, NewState, Output, Replay, ScalarInput
+from outsize.capture.scalars import Number, ScalarTable, node_of, symbolic
+from outsize.capture.seal import Seal
+from outsize.capture.shadow import Shadow
+from outsize.capture.signature import signature
+from outsize.capture.sites import Site, Sites
+from outsize.capture.storages import (
+    StorageRecord,
+    StorageTable,
+    extent,
+    has_storage,
+    storage_address,
+)
+from outsize.errors import CaptureError
+
+OUTSIDE = "do it outside the step, from what the step returns"
+
+
+def capture(
+    function: Callable[..., Any],
+    args: tuple[Any, ...] = (),
+    kwargs: dict[str, Any] | None = None,
+    *,
+    models: Sequence[torch.nn.Module] = (),
+    optimizers: Sequence[torch.optim.Optimizer] = (),
+    real: bool = False,
+    symbols: frozenset[str] = frozenset(),
+    title: str = "step",
+) -> Capture:
+    """The graph of `function(*args, **kwargs)`.
+
+    symbols: paths of Python floats and ints (as `Capture.stale` names them) that become inputs of the
+    graph instead of values it holds for. Raises CaptureError; then nothing has been changed.
+    """
+    names = Names(list(models), list(optimizers))
+    return _Session(function, args, kwargs or {}, names, real, symbols, title).run()
+
+
+class _Session:
+    """One capture. The methods run once, in the order of `run`."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        names: Names,
+        real: bool,
+        symbols: frozenset[str],
+        title: str,
+    ) -> None:
+        self.function, self.args, self.kwargs = function, args, kwargs
+        self.names, self.real, self.symbols, self.title = names, real, symbols, title
+        self.flat = flatten(args, kwargs)
+        self.signature = signature(args, kwargs, names)
+        self.fake_mode = None if real else FakeTensorMode(allow_non_fake_inputs=False)
+        self.storages = StorageTable(self.fake_mode)
+        self.scalars = ScalarTable()
+        self.sites = Sites(names.modules, names.parameter_names)
+        self.shadow = Shadow(self.storages, lambda: self.recorder.ops, self.scalars.present)
+        self.recorder = Recorder(
+            self.storages,
+            self.scalars,
+            self.sites,
+            self.fake_mode,
+            self._unknown_tensor,
+            self._fresh_constant,
+            self.shadow.number,
+        )
+        self.inputs: list[tuple[int, int, int]] = []  # storage, leaf, begin
+        self.scalar_inputs: list[ScalarInput] = []
+        self.replays: list[Replay] = []
+        self.stepped: list[torch.optim.Optimizer] = []
+        self.constants = 0
+        self.seeded: tuple[str, Site] | None = None
+        self.known_before: set[int] = set()
+
+    # -- the order ------------------------------------------------------------------------------
+    def run(self) -> Capture:
+        self._check_arguments()
+        roots = {"step": self.function, "arguments": [self.args, self.kwargs]}
+        many = len(self.names.models) > 1
+        for index, model in enumerate(self.names.models):
+            roots[f"model.{index}" if many else "model"] = model
+        for index, optimizer in enumerate(self.names.optimizers):
+            roots[f"optimizer.{index}"] = optimizer
+        self.seal = Seal(roots, unguarded=("arguments",))
+        self.gradients_before = [(p, p.grad) for _, p in self.names.parameters]
+        self.states_before = {
+            (s.optimizer, id(s.owner), s.path): s.value for s in self.names.states()
+        }
+        self.known_before = survivors.storages_alive()
+        self.gradient_names = self.names.gradients()
+        self._register_entries()
+        generators = self._generators()
+        restored = False
+        try:
+            args, kwargs = self._with_scalars()
+            with self._outer_patches(), self.sites, self.recorder:
+                result = self.function(*args, **kwargs)
+            self.recorder.settle_plain()
+            captured = self._conclude(result)
+            if not self.real:
+                del result, args, kwargs
+                self._check_sealed(generators)
+                self._restore()
+                restored = True
+                self._check_survivors()
+            return captured
+        finally:
+            if self.real:
+                self._put_scalars_back()
+            elif not restored:
+                self._restore()
+            for generator, state in generators if not self.real else []:
+                generator[1](state)
+
+    # -- before ---------------------------------------------------------------------------------
+    def _check_arguments(self) -> None:
+        for path, leaf in self.flat:
+            if isinstance(leaf, numpy.ndarray):
+                raise CaptureError(
+                    f"argument {path} is a NumPy array",
+                    way_out="pass torch.from_numpy(array)",
+                )
+
+    def _register_entries(self) -> None:
+        self.names.register(self.storages)
+        spans: dict[int, list[int]] = {}
+        for index, (_, leaf) in enumerate(self.flat):
+            if not isinstance(leaf, torch.Tensor) or not has_storage(leaf):
+                continue
+            first, last = extent(leaf)
+            span = spans.setdefault(storage_address(leaf), [index, first, last])
+            if leaf.numel():
+                span[1:] = [min(span[1], first), max(span[2], last)]
+        for index, first, last in spans.values():
+            path, leaf = self.flat[index]
+            if self.storages.find(leaf) is not None:
+                continue
+            begin = first - first % 16
+            storage = self.storages.add_entry(
+                leaf, "input", f"input:{path}", persistent=False, begin=begin, end=last
+            )
+            self.inputs.append((storage, index, begin))
+
+    def _scalar_input(self, name: str, present: Number, read: Callable[[list[Any]], Number]) -> Any:
+        node = self.scalars.input(name, present)
+        assert node.id is not None
+        self.scalar_inputs.append(ScalarInput(node.id, name, read))
+        return symbolic(node)
+
+    def _with_scalars(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Learning rates, float arguments and chosen Python numbers become inputs of the graph."""
+        for index, optimizer in enumerate(self.names.optimizers):
+            for group_index, group in enumerate(optimizer.param_groups):
+                rate = group.get("lr")
+                if isinstance(rate, (int, float)) and not isinstance(rate, bool):
+                    group["lr"] = self._scalar_input(
+                        f"optimizer.{index}.group.{group_index}.lr",
+                        rate,
+                        lambda flat, group=group: group["lr"],
+                    )
+        self.rates = [g.get("lr") for o in self.names.optimizers for g in o.param_groups]
+        for place in self.seal.places():
+            value = place.before()
+            if place.path in self.symbols and type(value) in (int, float):
+                place.set(
+                    self._scalar_input(f"python:{place.path}", value, lambda flat, p=place: p.get())
+                )
+        leaf_index = {path: index for index, (path, _) in enumerate(self.flat)}
+
+        def argument(path: str, value: Any) -> Any:
+            if type(value) is not float:
+                return value
+            index = leaf_index[path]
+            return self._scalar_input(f"input:{path}", value, lambda flat: flat[index])
+
+        args = tuple(argument(str(i), value) for i, value in enumerate(self.args))
+        return args, {name: argument(name, value) for name, value in self.kwargs.items()}
+
+    def _generators(self) -> list[tuple[tuple[str, Callable[[Any], Any]], Any]]:
+        return [
+            (("random", random.setstate), random.getstate()),
+            (("numpy.random", numpy.random.set_state), numpy.random.get_state()),
+            (("torch", torch.set_rng_state), torch.get_rng_state()),
+        ]
+
+    @contextlib.contextmanager
+    def _outer_patches(self) -> Iterator[None]:
+        torch.clear_autocast_cache()
+        scheduler = None if self.real else self._scheduler_stepped
+        with patched(self._read, self._text, self._reseeded, scheduler, fake=not self.real):
+            hooks = torch_optimizer
+            handle = hooks.register_optimizer_step_pre_hook(self._optimizer_stepped)
+            try:
+                yield
+            finally:
+                handle.remove()
+                torch.clear_autocast_cache()
+
+    # -- during ---------------------------------------------------------------------------------
+    def _unknown_tensor(self, tensor: torch.Tensor, op: str, site: Site) -> int:
+        """A real tensor that no model, optimizer or argument showed: a closure's, or made just now."""
+        address = storage_address(tensor)
+        gradient = self.gradient_names.get(address)
+        if gradient is not None:
+            return self.storages.add_entry(tensor, "gradient", gradient, persistent=True)
+        if address not in self.known_before and not self.real:
+            raise CaptureError(
+                "the step makes a tensor from data that PyTorch does not see "
+                "(torch.from_numpy, torch.load, a loader)",
+                str(site),
+                "make it before the step and pass it as an argument",
+            )
+        path = self.seal.tensors.get(id(tensor), "")
+        name = f"constant:{path}" if path else f"constant:{self.constants}"
+        self.constants += 1
+        return self.storages.add_entry(tensor, "constant", name, persistent=True)
+
+    def _fresh_constant(self, tensor: torch.Tensor, site: Site) -> torch.Tensor:
+        copy = tensor.clone()
+        name = f"constant:{self.constants}"
+        self.constants += 1
+        self.storages.add_entry(copy, "constant", name, persistent=True)
+        return copy
+
+    def _read(self, method: str, tensor: torch.Tensor) -> None:
+        if isinstance(tensor, FakeTensor) or self.storages.find(tensor) is not None:
+            if not self.real:
+                raise CaptureError(
+                    f"the step reads tensor data into Python by Tensor.{method}()",
+                    str(self.sites.now()),
+                    OUTSIDE,
+                )
+
+    def _text(self, value: Any) -> None:
+        node = node_of(value)
+        ours = node is not None and node.table is self.scalars
+        if ours or isinstance(value, torch.Tensor) and not self.real:
+            what = "a number" if ours else "a tensor"
+            raise CaptureError(
+                f"the step prints or formats {what} that is known only while it runs",
+                str(self.sites.now()),
+                "return it and print it after the step",
+            )
+
+    def _reseeded(self, name: str) -> None:
+        self.seeded = self.seeded or (name, self.sites.now())
+
+    def _scheduler_stepped(
+        self, scheduler: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        what = f"{type(scheduler).__name__}.step"
+        for value in [*args, *kwargs.values()]:
+            if isinstance(value, torch.Tensor) or node_of(value) is not None:
+                raise CaptureError(
+                    f"the step calls {what} with a number that is known only while it runs",
+                    str(self.sites.now()),
+                    "call it after the step, with what the step returns",
+                )
+        self.replays.append(Replay(what, lambda: scheduler.step(*args, **kwargs)))
+
+    def _optimizer_stepped(self, optimizer: Any, *_: Any) -> None:
+        if self.replays:
+            raise CaptureError(
+                f"the step steps an optimizer after {self.replays[-1].what}",
+                str(self.sites.now()),
+                "step the scheduler last, or after the step",
+            )
+        if not any(optimizer is known for known in self.names.optimizers):
+            raise CaptureError(
+                f"the step steps an optimizer ({type(optimizer).__name__}) that was not given",
+                str(self.sites.now()),
+                "name it beside the others",
+            )
+        self.stepped.append(optimizer)
+
+    # -- after ----------------------------------------------------------------------------------
+    def _conclude(self, result: Any) -> Capture:
+        records, storages = self.storages.records, self.storages
+        if self.seeded is not None and any(op.uses_rng for op in self.recorder.ops):
+            name, site = self.seeded
+            raise CaptureError(
+                f"the step sets PyTorch's generator (torch.{name}; activation checkpointing does)",
+                str(site),
+                "remove it: Outsize recomputes by itself, with the same draws",
+            )
+        grads, dropped = self._gradients()
+        new_state = self._new_state()
+        leaves_out, spec = pytree.tree_flatten(result)
+        outputs = [self._output(leaf) for leaf in leaves_out]
+        for record in records:
+            if record.entry and record.wrote:
+                record.exit = True
+                if record.role == "constant":
+                    record.role = "buffer"
+        for output in outputs:
+            if output.kind == "value":
+                record = records[storages.values[output.id][0]]
+                record.exit = True
+                if record.role == "activation":
+                    record.role = "output"
+        wanted = [o.id for o in outputs if o.kind == "value"]
+        wanted += [value for value in grads.values() if value is not None]
+        wanted += [state.value for state in new_state if state.value is not None]
+        devices = {t.device.type for _, t in self.names.parameters}
+        built = build_graph(
+            storages,
+            self.scalars,
+            self.recorder.guards,
+            self.recorder.ops,
+            wanted,
+            self.title,
+            max(devices - {"cpu"}, default="cpu"),
+        )
+        return self._result(built, outputs, spec, grads, dropped, new_state)
+
+    def _result(
+        self,
+        built: Built,
+        outputs: list[Output],
+        spec: Any,
+        grads: dict[str, int | None],
+        dropped: list[str],
+        new_state: list[NewState],
+    ) -> Capture:
+        values, ids, records = built.values, built.storages, self.storages.records
+        guard = self._guard()
+        places = [(p, p.before()) for p in self._seal_places()]
+        captured = Capture(
+            graph=built.graph,
+            signature=self.signature,
+            inputs=[Input(ids[s], leaf, begin) for s, leaf, begin in self.inputs],
+            scalar_inputs=self.scalar_inputs,
+            entries={
+                ids[index]: record.tensor
+                for index, record in enumerate(records)
+                if record.entry and record.role != "input" and record.tensor is not None
+                if index in ids
+            },
+            outputs=[
+                Output("value", values[o.id]) if o.kind == "value" else o for o in outputs
+            ],
+            output_spec=spec,
+            grads={n: values[v] if v is not None else None for n, v in grads.items()},
+            dropped_grads=dropped,
+            new_state=[
+                NewState(s.optimizer, s.owner, s.path, values[s.value], None)
+                if s.value is not None
+                else s
+                for s in new_state
+            ],
+            replays=self.replays,
+            stepped=self.stepped,
+            parameters=dict(self.names.parameters),
+            places=places,
+            guard=guard,
+        )
+        for record in records:
+            if record.role == "input":
+                record.tensor = None
+        return captured
+
+    def _seal_places(self) -> list[Any]:
+        return [p for p in self.seal.places() if p.path not in self.symbols]
+
+    def _gradients(self) -> tuple[dict[str, int | None], list[str]]:
+        grads: dict[str, int | None] = {}
+        dropped: list[str] = []
+        records = self.storages.records
+        for storage, parameter in self.recorder.gradients.items():
+            if not records[storage].entry:
+                records[storage].role = "gradient"
+        for (name, parameter), (_, before) in zip(self.names.parameters, self.gradients_before):
+            now = parameter.grad
+            old = self.storages.find(before) if before is not None and has_storage(before) else None
+            if now is None and before is not None:
+                dropped.append(name)
+                if old is None:
+                    old = self._unknown_tensor(before, "", Site())
+                records[old].exit = False
+            elif now is before:
+                if before is not None and old is None:
+                    self._unknown_tensor(before, "", Site())
+            elif now is not None:
+                if old is not None:
+                    records[old].exit = False
+                    records[old].name += ":before"
+                found = self.storages.find(now)
+                if found is None or records[found].entry:
+                    raise CaptureError(
+                        f"the step puts a tensor of its own into {name}.grad",
+                        way_out="let backward() make the gradient",
+                    )
+                record = records[found]
+                record.role, record.exit, record.persistent = "gradient", True, True
+                record.name = record.name or f"grad:{name}"
+                grads[name] = self.storages.value_of(now)
+        return grads, dropped
+
+    def _new_state(self) -> list[NewState]:
+        result: list[NewState] = []
+        before = dict(self.states_before)
+        for state in self.names.states():
+            key = (state.optimizer, id(state.owner), state.path)
+            known = key in before
+            old, now = before.pop(key, None), state.value
+            name = self.names.state_name(state)
+            if now is old and known:
+                continue
+            if node_of(now) is not None or known and not isinstance(now, torch.Tensor):
+                raise CaptureError(
+                    f"the optimizer keeps a Python number, {name}, and changes it",
+                    way_out="keep it as a tensor (torch's own optimizers do)",
+                )
+            if not isinstance(now, torch.Tensor):
+                result.append(NewState(state.optimizer, state.owner, state.path, None, now))
+            elif isinstance(old, torch.Tensor):
+                self._replaced_state(name, old, now)
+            else:
+                found = self.storages.find(now)
+                if found is None:
+                    found = self._unknown_tensor(now, "", Site())
+                record = self.storages.records[found]
+                record.role, record.exit, record.persistent = "optimizer_state", True, True
+                record.name = name
+                value = self.storages.value_of(now)
+                result.append(NewState(state.optimizer, state.owner, state.path, value))
+        for index, _, path in before:
+            raise CaptureError(
+                f"the step deletes optimizer {index}'s state {path}", way_out=OUTSIDE
+            )
+        return result
+
+    def _replaced_state(self, name: str, old: torch.Tensor, now: torch.Tensor) -> None:
+        same = old.dtype == now.dtype and old.size() == now.size() and old.device == now.device
+        if not same:
+            raise CaptureError(
+                f"the optimizer replaces {name} ({old.dtype}, {tuple(old.size())}) by a tensor "
+                f"of another kind ({now.dtype}, {tuple(now.size())})",
+                way_out="update state in place",
+            )
+        self.recorder.add_copy(old, now, Site(phase="optimizer"))
+
+    def _output(self, leaf: Any) -> Output:
+        for index, (_, argument) in enumerate(self.flat):
+            if argument is leaf and isinstance(leaf, torch.Tensor):
+                return Output("argument", index, None)
+        node = node_of(leaf)
+        if node is not None:
+            return Output("scalar", node.id if node.id is not None else -1)
+        if isinstance(leaf, torch.Tensor):
+            found = self.storages.find(leaf)
+            if found is not None and (
+                isinstance(leaf, FakeTensor) or self.storages.records[found].made
+            ):
+                return Output("value", self.storages.value_of(leaf))
+        return Output("object", -1, leaf)
+
+    def _guard(self) -> Callable[[list[Any]], str]:
+        """Evaluates the branches taken on scalars for other arguments: what differs, or ""."""
+        guards = list(self.recorder.guards)
+        if not guards:
+            return lambda flat: ""
+        records, scalars = self.storages.records, self.scalars.records
+        readers = {s.scalar: s.read for s in self.scalar_inputs}
+        leaf_of = {storage: leaf for storage, leaf, _ in self.inputs}
+        slices = {
+            index: self.shadow.slice(*record.source)
+            for index, record in enumerate(scalars)
+            if record.source is not None and record.present is not None
+        }
+
+        def check(flat: list[Any]) -> str:
+            known: dict[int, Number | None] = {}
+
+            def entry(storage: int) -> torch.Tensor | None:
+                if storage in leaf_of:
+                    return flat[leaf_of[storage]]  # type: ignore[no-any-return]
+                return records[storage].tensor
+
+            def value(scalar: int) -> Number | None:
+                if scalar not in known:
+                    known[scalar] = compute_scalar(scalar)
+                return known[scalar]
+
+            def compute_scalar(scalar: int) -> Number | None:
+                record = scalars[scalar]
+                if record.kind == "input":
+                    return readers[scalar](flat)
+                if record.kind == "op":
+                    return self.scalars.compute(record, value)
+                found = slices.get(scalar)
+                if found is None or record.source is None:
+                    return None
+                return self.shadow.run(found[0], record.source[1], entry, value)
+
+            for guard in guards:
+                now = value(guard.scalar)
+                if now != guard.outcome:
+                    return f"the branch at {guard.site} goes {now}, went {guard.outcome}"
+            return ""
+
+        return check
+
+    # -- the seal -------------------------------------------------------------------------------
+    def _check_sealed(self, generators: list[Any]) -> None:
+        now = self._generators()
+        for ((name, _), before), (_, after) in zip(generators, now):
+            same = torch.equal(before, after) if name == "torch" else str(before) == str(after)
+            if not same:
+                raise CaptureError(
+                    f"the step draws from {name}'s global generator, in Python",
+                    way_out="draw before the step and pass the result as an argument",
+                )
+        rates = [g.get("lr") for o in self.names.optimizers for g in o.param_groups]
+        for before, after in zip(self.rates, rates):
+            if before is not after:
+                raise CaptureError(
+                    "the step assigns a group's learning rate", way_out="assign it outside the step"
+                )
+        self.rates = []
+        self._put_scalars_back()
+        for change in self.seal.changes():
+            path = change.partition(":")[0]
+            if path.startswith("optimizer.") and (
+                ".state" in path or path.endswith(("._opt_called", "._step_count"))
+            ):
+                continue
+            raise CaptureError(f"the step changes Python state: {change}", way_out=OUTSIDE)
+
+    def _put_scalars_back(self) -> None:
+        for container in self.seal.containers:
+            if container.kind == "dict" and "lr" in container.copy:
+                container.object["lr"] = container.copy["lr"]
+        for place in self.seal.places():
+            if place.path in self.symbols:
+                place.set(place.before())
+
+    def _restore(self) -> None:
+        for parameter, gradient in self.gradients_before:
+            if parameter.grad is not gradient:
+                parameter.grad = gradient
+        self.seal.restore()
+
+    def _check_survivors(self) -> None:
+        self.storages.release_fakes()
+        gc.collect()
+        found = survivors.find(self.fake_mode, self.scalars)
+        if found:
+            raise CaptureError(
+                f"after the step {found} still holds a tensor or number of it", way_out=OUTSIDE
+            )
+
+
+__all__ = ["StorageRecord", "capture", "leaves"]

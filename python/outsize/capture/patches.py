@@ -1,0 +1,131 @@
+"""What PyTorch and libraries must answer differently while a capture runs; all put back afterwards.
+
+    with patched(on_read, on_text, on_seed, on_scheduler): step(batch)
+
+Library code that asks "is this traced?" is answered no, so that it takes eager's path. What would read
+tensor data or a number into Python without the recorder seeing it is handed to a callback that refuses.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.optim import lr_scheduler
+from torch.optim import optimizer as torch_optimizer
+from torch.utils import _foreach_utils
+
+_READERS = ("numpy", "tolist", "__array__", "data_ptr", "__dlpack__")
+_TEXTS = ("__repr__", "__str__", "__format__")
+
+
+@contextlib.contextmanager
+def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """`owner.name` is `value` inside; what was there, or its absence, comes back."""
+    missing = object()
+    own = vars(owner).get(name, missing)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        if own is missing:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, own)
+
+
+@contextlib.contextmanager
+def patched(
+    on_read: Callable[[str, torch.Tensor], None],
+    on_text: Callable[[Any], None],
+    on_seed: Callable[[str], None],
+    on_scheduler: Callable[[Any, tuple[Any, ...], dict[str, Any]], None] | None,
+    fake: bool,
+) -> Iterator[None]:
+    """`on_scheduler` None leaves schedulers alone (the real flavour runs them)."""
+    with contextlib.ExitStack() as stack:
+        enter = stack.enter_context
+        enter(torch.autograd.set_multithreading_enabled(False))
+        for name in _READERS:
+            enter(replaced(torch.Tensor, name, _reader(name, on_read)))
+        for kind in (torch.SymFloat, torch.SymInt, torch.SymBool, *([torch.Tensor] if fake else [])):
+            for name in _TEXTS:
+                enter(replaced(kind, name, _text(kind, name, on_text)))
+        enter(replaced(FakeTensor, "__repr__", _text(FakeTensor, "__repr__", on_text)))
+        for module in (torch, torch.random):
+            for name in ("set_rng_state", "manual_seed", "seed"):
+                enter(replaced(module, name, _seeder(getattr(module, name), name, on_seed)))
+        if fake:
+            for module in (torch_optimizer, _foreach_utils):
+                types = module._foreach_supported_types
+                types.append(FakeTensor)
+                stack.callback(types.remove, FakeTensor)
+            _answer_no(enter)
+        if on_scheduler is not None:
+            for kind in _with_subclasses(lr_scheduler.LRScheduler):
+                if "step" in vars(kind):
+                    enter(replaced(kind, "step", _scheduler(on_scheduler)))
+        yield
+
+
+def _answer_no(enter: Callable[[Any], Any]) -> None:
+    """transformers asks of each tensor whether it is fake, under several modules' names."""
+    for module_name, module in list(sys.modules.items()):
+        if not module_name.startswith("transformers") or module is None:
+            continue
+        for name in ("is_tracing", "is_fake_tensor"):
+            function = vars(module).get(name)
+            if callable(function) and getattr(function, "__module__", "").startswith(
+                "transformers"
+            ):
+                enter(replaced(module, name, _never))
+
+
+def _never(tensor: Any = None) -> bool:
+    return False
+
+
+def _reader(name: str, on_read: Callable[[str, torch.Tensor], None]) -> Any:
+    original = getattr(torch.Tensor, name)
+
+    def read(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        on_read(name, tensor)
+        return original(tensor, *args, **kwargs)
+
+    return read
+
+
+def _text(kind: type, name: str, on_text: Callable[[Any], None]) -> Any:
+    original = getattr(kind, name)
+
+    def text(value: Any, *args: Any, **kwargs: Any) -> str:
+        on_text(value)
+        return str(original(value, *args, **kwargs))
+
+    return text
+
+
+def _seeder(original: Any, name: str, on_seed: Callable[[str], None]) -> Any:
+    def seed(*args: Any, **kwargs: Any) -> Any:
+        on_seed(name)
+        return original(*args, **kwargs)
+
+    return seed
+
+
+def _scheduler(on_scheduler: Callable[[Any, tuple[Any, ...], dict[str, Any]], None]) -> Any:
+    def step(scheduler: Any, *args: Any, **kwargs: Any) -> None:
+        on_scheduler(scheduler, args, kwargs)
+
+    return step
+
+
+def _with_subclasses(kind: type) -> list[type]:
+    found = [kind]
+    for child in kind.__subclasses__():
+        found += [item for item in _with_subclasses(child) if item not in found]
+    return found

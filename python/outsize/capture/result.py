@@ -1,0 +1,94 @@
+"""What a capture returns: the graph, and how its ids bind to the user's objects."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from outsize.capture.arguments import flatten
+from outsize.capture.scalars import Number
+from outsize.capture.seal import Place
+
+
+@dataclass(frozen=True)
+class Output:
+    """One leaf of what the step returns."""
+
+    kind: str  # "value" (id), "scalar" (id), "argument" (leaf index), "object" (itself)
+    id: int = -1
+    object: Any = None
+
+
+@dataclass(frozen=True)
+class Input:
+    """A storage that comes with the batch: its bytes start at `begin` of that argument's storage."""
+
+    storage: int
+    leaf: int  # index into the flattened (args, kwargs)
+    begin: int
+
+
+@dataclass(frozen=True)
+class ScalarInput:
+    """A scalar that is handed in at each call: `read(flat)` gives it, from the flattened arguments."""
+
+    scalar: int
+    name: str
+    read: Callable[[list[Any]], Number]
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Python bookkeeping that the step does and that is to be done after each call."""
+
+    what: str
+    run: Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class NewState:
+    """Optimizer state that this step makes: a tensor (`value`) or a plain Python object."""
+
+    optimizer: int
+    owner: Any
+    path: str  # "exp_avg"; dotted inside lists and dicts
+    value: int | None
+    object: Any = None
+
+
+@dataclass
+class Capture:
+    """What one call of the step is, and how to bind it to real tensors."""
+
+    graph: dict[str, Any]
+    signature: str
+    inputs: list[Input]
+    scalar_inputs: list[ScalarInput]
+    entries: dict[int, torch.Tensor]
+    outputs: list[Output]
+    output_spec: Any
+    grads: dict[str, int | None]  # parameter name -> value id; only parameters whose .grad is new
+    dropped_grads: list[str]  # parameters whose .grad is None afterwards and was not before
+    new_state: list[NewState]
+    state_objects: list[Any] = field(default_factory=list)
+    replays: list[Replay] = field(default_factory=list)
+    stepped: list[torch.optim.Optimizer] = field(default_factory=list)
+    parameters: dict[str, torch.Tensor] = field(default_factory=dict)
+    places: list[tuple[Place, Any]] = field(default_factory=list)
+    guard: Callable[[list[Any]], str] = lambda flat: ""
+
+    def stale(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """Why this capture does not serve this call ("" if it does). Same signature is required."""
+        for place, value in self.places:
+            now = place.get()
+            if not (now is value or (type(now) is type(value) and now == value)):
+                return f"{place.path} is {now!r}, was {value!r}"
+        return self.guard([leaf for _, leaf in flatten(args, kwargs)])
+
+
+def op_names(captured: Capture) -> list[str]:
+    """The ops in program order."""
+    return [op["name"] for op in captured.graph["ops"]]

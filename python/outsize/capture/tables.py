@@ -1,0 +1,62 @@
+"""What op schemas do not say, or say wrongly (each seen or read: an op's schema is a claim, not proof).
+
+    mutated_beyond_schema("aten.native_batch_norm.default", args)  -> positions (3, 4) in training
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+# Arguments that the kernel writes though the schema marks no write: (positions, position of the
+# `training` flag or None).
+_UNMARKED_WRITES: dict[str, tuple[tuple[int, ...], int | None]] = {
+    "aten.native_batch_norm.default": ((3, 4), 5),
+    "aten.cudnn_batch_norm.default": ((3, 4), 5),
+    "aten.miopen_batch_norm.default": ((3, 4), 5),
+    "aten.batch_norm_update_stats.default": ((1, 2), None),
+    "aten.batch_norm_gather_stats.default": ((3, 4), None),
+    "aten.batch_norm_gather_stats_with_counts.default": ((3, 4), None),
+    "aten.mkldnn_rnn_layer_backward.default": ((22,), None),
+    "aten._cudnn_rnn_backward.default": ((20,), None),
+    "aten.rrelu_with_noise.default": ((1,), 4),
+}
+
+# Ops that take a tensor for its geometry only: its bytes are not read.
+_GEOMETRY_ONLY = frozenset(
+    f"aten.{name}.default"
+    for name in (
+        "empty_like",
+        "zeros_like",
+        "ones_like",
+        "full_like",
+        "rand_like",
+        "randn_like",
+        "randint_like",
+        "new_empty",
+        "new_zeros",
+        "new_ones",
+        "new_full",
+        "new_empty_strided",
+    )
+) | {"aten.randint_like.low_dtype"}
+
+# Ops that make nothing the step can be planned by: their effect is on Python or the profiler.
+IGNORED_NAMESPACES = frozenset({"profiler", "prim", "prims_debug"})
+COLLECTIVE_NAMESPACES = frozenset({"_c10d_functional", "c10d_functional", "c10d", "_dtensor"})
+
+# Ops that change a tensor's geometry or storage behind its other views.
+REBINDING = ("aten.set_.", "aten.resize_.", "aten.resize_as_.", "aten.set_data.")
+
+# Ops whose result is a plain Python value read from tensor data.
+READS_DATA = frozenset({"aten.equal.default", "aten.is_nonzero.default"})
+
+
+def mutated_beyond_schema(name: str, arguments: list[Any]) -> tuple[int, ...]:
+    positions, flag = _UNMARKED_WRITES.get(name, ((), None))
+    if flag is not None and not arguments[flag]:
+        return ()
+    return positions
+
+
+def reads_bytes(name: str) -> bool:
+    return name not in _GEOMETRY_ONLY
