@@ -48,7 +48,8 @@ class Device {
   virtual Status save_generator(OpId op) = 0;
   virtual Status rewind_generator(OpId op) = 0;
   virtual Status resume_generator() = 0;
-  // Called after the last instruction has ended or the first error has stopped the streams.
+  // Called after the last instruction has ended or the first error has stopped the streams, unless
+  // begin_step failed.
   virtual Status end_step() = 0;
 };
 

@@ -7,7 +7,9 @@
 //
 // The first error wins: it stops every stream at its next instruction, waits for what is running, and
 // comes back from `step` with the instruction's name. Nothing is retried and nothing falls back.
-// Ownership: graph, profile, plan and device must outlive the executor. One owner thread.
+// Whatever a Device throws becomes an error of the step.
+// Ownership: graph, profile, plan and device must outlive the executor. One owner thread: `step` may be
+// called by any one thread at a time, and that thread runs the compute stream.
 #pragma once
 
 #include <cstdint>
@@ -45,10 +47,14 @@ struct StepReport {
 
 // Where a failed step stopped.
 struct Failure {
-  InstructionId instruction;
-  // Persistent storages that instructions already ended have changed (by Run, on any tier), so that the
-  // state is a mix of two steps; empty if the step can be undone by restoring nothing but generators.
+  InstructionId instruction;  // none: begin_step or end_step failed
+  // Persistent storages with entry content that instructions already begun have changed (by Run, on any
+  // tier; the failed one counts, as it may have got half-way), so that the state is a mix of two
+  // steps. If this and `displaced` are empty, restoring the generators undoes the step.
   std::vector<StorageId> changed;
+  // Persistent storages whose home other bytes were written over since entry, so that their content may
+  // be elsewhere (or nowhere, if it was changed too). Ascending, as `changed`.
+  std::vector<StorageId> displaced;
 };
 
 class Executor {

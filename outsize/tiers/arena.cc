@@ -12,6 +12,8 @@
 #include <sstream>
 #include <utility>
 
+#include "outsize/base/bytes.h"
+
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -100,8 +102,8 @@ Result<Arena> Arena::create(const std::string& name, int64_t bytes) {
   const int64_t rounded = (bytes + page - 1) / page * page;
   const AvailableMemory available = available_memory();
   if (rounded > available.bytes)
-    return infeasible("arena {}: wants {}, {} has {}", name, bytes_text(rounded), available.source,
-                      bytes_text(available.bytes));
+    return infeasible("arena {}: wants {}, {} has {}", name, format_bytes(rounded), available.source,
+                      format_bytes(available.bytes));
 
   Arena arena;
   arena.name_ = name;
@@ -109,14 +111,14 @@ Result<Arena> Arena::create(const std::string& name, int64_t bytes) {
   if (arena.fd_ < 0)
     return device_error("arena {}: memfd_create: {}", name, std::strerror(errno));
   if (ftruncate(arena.fd_, rounded) != 0)
-    return device_error("arena {}: sizing to {}: {}", name, bytes_text(rounded),
+    return device_error("arena {}: sizing to {}: {}", name, format_bytes(rounded),
                         std::strerror(errno));
 
   // Reserve address space for the arena on a huge-page boundary with a page of nothing on both sides.
   const auto reserved = static_cast<size_t>(rounded + 2 * kHugePage + 2 * page);
   void* space = mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (space == MAP_FAILED)
-    return device_error("arena {}: reserving {}: {}", name, bytes_text(rounded),
+    return device_error("arena {}: reserving {}: {}", name, format_bytes(rounded),
                         std::strerror(errno));
   const auto start = reinterpret_cast<uintptr_t>(space);
   const auto huge = static_cast<uintptr_t>(kHugePage);
@@ -131,14 +133,14 @@ Result<Arena> Arena::create(const std::string& name, int64_t bytes) {
   arena.bytes_ = rounded;
   if (mmap(arena.base_, static_cast<size_t>(rounded), PROT_READ | PROT_WRITE,
            MAP_SHARED | MAP_FIXED, arena.fd_, 0) == MAP_FAILED)
-    return device_error("arena {}: mapping {}: {}", name, bytes_text(rounded),
+    return device_error("arena {}: mapping {}: {}", name, format_bytes(rounded),
                         std::strerror(errno));
   // Speed only; refused where shared memory may not have huge pages (EINVAL), which costs nothing.
   (void)madvise(arena.base_, static_cast<size_t>(rounded), MADV_HUGEPAGE);
   if (madvise(arena.base_, static_cast<size_t>(rounded), MADV_POPULATE_WRITE) != 0) {
     if (errno != EINVAL)  // older kernels don't know the advice
-      return infeasible("arena {}: making {} resident: {} ({} had {})", name, bytes_text(rounded),
-                        std::strerror(errno), available.source, bytes_text(available.bytes));
+      return infeasible("arena {}: making {} resident: {} ({} had {})", name, format_bytes(rounded),
+                        std::strerror(errno), available.source, format_bytes(available.bytes));
     for (int64_t at = 0; at < rounded; at += page)
       *static_cast<volatile std::byte*>(arena.base_ + at) = std::byte{0};
   }

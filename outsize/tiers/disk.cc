@@ -11,6 +11,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "outsize/base/bytes.h"
+
 namespace outsize {
 namespace {
 
@@ -83,8 +85,8 @@ Result<std::unique_ptr<DiskMemory>> DiskMemory::create(const std::string& direct
     const bool known = statvfs(directory.c_str(), &space) == 0;
     return Error{error == ENOSPC || error == EFBIG ? ErrorKind::kInfeasible : ErrorKind::kDevice,
                  fmt::format("disk: taking {} in {}: {} (the file system has {} free)",
-                             bytes_text(disk->bytes_), directory, std::strerror(error),
-                             known ? bytes_text(static_cast<int64_t>(space.f_bavail) *
+                             format_bytes(disk->bytes_), directory, std::strerror(error),
+                             known ? format_bytes(static_cast<int64_t>(space.f_bavail) *
                                                 static_cast<int64_t>(space.f_frsize))
                                    : "an unknown number of bytes")};
   }
@@ -100,7 +102,7 @@ Result<std::unique_ptr<DiskMemory>> DiskMemory::create(const std::string& direct
   void* base = mmap(nullptr, static_cast<size_t>(disk->bytes_), PROT_READ | PROT_WRITE,
                     MAP_SHARED | MAP_NORESERVE, disk->fd_, 0);
   if (base == MAP_FAILED)
-    return device_error("disk: mapping {} of the file in {}: {}", bytes_text(disk->bytes_), directory,
+    return device_error("disk: mapping {} of the file in {}: {}", format_bytes(disk->bytes_), directory,
                         std::strerror(errno));
   disk->base_ = static_cast<std::byte*>(base);
   return disk;
@@ -189,7 +191,7 @@ Status DiskMemory::transfer(int64_t address, std::byte* memory, int64_t bytes) {
     const std::unique_ptr<std::byte, Free> bounce(static_cast<std::byte*>(
         std::aligned_alloc(static_cast<size_t>(kBlock), static_cast<size_t>(bounce_bytes))));
     if (bounce == nullptr)
-      return device_error("disk: no memory for a buffer of {}", bytes_text(bounce_bytes));
+      return device_error("disk: no memory for a buffer of {}", format_bytes(bounce_bytes));
     for (int64_t at = middle_begin; at < middle_end; at += bounce_bytes) {
       const int64_t piece = std::min(bounce_bytes, middle_end - at);
       std::byte* here = memory + (at - address);

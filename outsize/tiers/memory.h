@@ -34,7 +34,4 @@ class TierMemory {
 // Refuses ranges outside [0, memory.bytes()): "host: read of 100 bytes at 4090, the tier has 4096".
 Status check_range(const TierMemory& memory, const char* what, int64_t address, int64_t bytes);
 
-// "3221225472 bytes (3.0 GiB)".
-std::string bytes_text(int64_t bytes);
-
 }  // namespace outsize

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <vector>
 
+#include "outsize/base/bytes.h"
 #include "outsize/tiers/arena.h"
 #include "outsize/tiers/disk.h"
 #include "outsize/tiers/faulty.h"
@@ -52,8 +53,7 @@ TEST(Arena, RefusesMoreThanThereIsAndSaysSo) {
   const Result<Arena> arena = Arena::create("device", available.bytes * 2);
   ASSERT_FALSE(arena.ok());
   EXPECT_EQ(arena.error().kind, ErrorKind::kInfeasible);
-  EXPECT_NE(arena.error().message.find(std::to_string(available.bytes * 2 / 4096 * 4096)),
-            std::string::npos)
+  EXPECT_NE(arena.error().message.find("wants " + format_bytes(available.bytes * 2)), std::string::npos)
       << arena.error().message;
   EXPECT_NE(arena.error().message.find(available.source), std::string::npos);
 }
@@ -116,7 +116,7 @@ TEST(Disk, FullDiskShowsAtCreation) {
   const auto disk = DiskMemory::create(::testing::TempDir(), int64_t{1} << 50, {});
   ASSERT_FALSE(disk.ok());
   EXPECT_EQ(disk.error().kind, ErrorKind::kInfeasible);
-  EXPECT_NE(disk.error().message.find("1024.0 TiB"), std::string::npos) << disk.error().message;
+  EXPECT_NE(disk.error().message.find("taking " + format_bytes(int64_t{1} << 50)), std::string::npos) << disk.error().message;
   EXPECT_NE(disk.error().message.find("free"), std::string::npos) << disk.error().message;
 }
 
