@@ -90,10 +90,12 @@ class Builder : public nlohmann::json_sax<Json> {
   bool refuse(std::string_view message) {
     std::string path;
     for (const Frame& frame : stack_) {
+      // The entry that is open is in its array already, the one refused now is not.
+      const size_t open_entry = &frame == &stack_.back() ? 0 : 1;
       if (frame.json->is_object())
         append_step(path, frame.key, kNoIndex);
       else
-        append_step(path, {}, frame.json->size());
+        append_step(path, {}, frame.json->size() - open_entry);
     }
     error = bad_input("{}{}{}", path, path.empty() ? "" : ": ", message);
     return false;

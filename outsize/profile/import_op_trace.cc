@@ -98,7 +98,9 @@ class Importer {
   void need(StorageId id) {
     if (has_content_[id.index()]) return;
     has_content_[id.index()] = true;
-    file_.graph.storages[id.index()].entry = true;
+    Storage& storage = file_.graph.storages[id.index()];
+    storage.entry = true;
+    if (storage.role == Role::kActivation) storage.role = Role::kInput;
   }
 
   void read_ops(const JsonNode& node) {

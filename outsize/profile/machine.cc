@@ -4,6 +4,7 @@
 
 #include "outsize/base/bytes.h"
 #include "outsize/base/files.h"
+#include "outsize/base/names.h"
 #include "outsize/profile/machine_json.h"
 
 namespace outsize {
