@@ -289,11 +289,15 @@ AllocatorCounters allocator_counters() {
           h.default_live_peak.load(), h.default_limit.load()};
 }
 
-void reset_allocator_peaks() {
+void reset_planned_counters() {
   Hook& h = hook();
   h.planned_requests.store(0);
   h.planned_live_peak.store(h.planned_live.load());
   h.planned_highest.store(0);
+}
+
+void reset_default_counters() {
+  Hook& h = hook();
   h.default_requests.store(0);
   h.default_live_peak.store(h.default_live.load());
 }

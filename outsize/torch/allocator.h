@@ -47,8 +47,9 @@ struct AllocatorCounters {
   int64_t default_limit = 0;      // 0: none
 };
 AllocatorCounters allocator_counters();
-// Sets peaks to the present live bytes and request counts and `planned_highest` to 0.
-void reset_allocator_peaks();
+// Sets the peak to the present live bytes and the count and, of the planned ones, `highest` to 0.
+void reset_planned_counters();
+void reset_default_counters();
 // The most bytes that the default path may have handed out at once; a request beyond it throws the
 // error that an exhausted machine throws. 0: no limit.
 void set_allocator_limit(int64_t bytes);

@@ -1,0 +1,109 @@
+// A session: memory of a stated size and the plans that run in it, one step per call.
+//
+//   auto session = Session::create({.device = 6 << 30, .host = 32 << 30}, "");
+//   Result<int64_t> handle = (*session)->load(graph, profile, plan, {});
+//   (*session)->homes().adopt(parameter, Tier::kDevice, 0);            // where the plan's entry has it
+//   Result<StepResult> r = (*session)->step(*handle, {{StorageId{2}, batch}}, {{"lr", 0.1}});
+//
+// Several plans share the memory: where one's exit leaves a home, the next one's entry must find it; the
+// caller points the user's tensors there. A step never writes over a home that is not in its plan: it is
+// refused before anything runs.
+// A failed step is undone (small state and generators are kept at entry) if nothing large was changed;
+// otherwise the session is poisoned: it names what is mixed and refuses steps until `mark_restored`.
+// Homes are the truth: what the user wrote there between steps counts, and copies that a plan carries
+// elsewhere are made anew from them at entry.
+// One step at a time, from any thread; that thread runs the ops.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "outsize/base/result.h"
+#include "outsize/graph/graph.h"
+#include "outsize/plan/plan.h"
+#include "outsize/profile/profile.h"
+#include "outsize/run/executor.h"
+#include "outsize/torch/cpu_device.h"
+#include "outsize/torch/homes.h"
+
+namespace outsize {
+
+struct LoadOptions {
+  int64_t alignment = 64;  // of device addresses, for the checker
+  ExecutorOptions executor;
+};
+
+struct StepResult {
+  std::map<StorageId, at::Tensor> outputs;  // uint8, in ordinary memory, the whole storage's bytes
+  ScalarTable scalars;
+  StepReport report;
+  int64_t live_peak[kTiers] = {0, 0, 0};  // LiveBytes
+  int64_t arena_highest = 0;              // one past the highest byte served to an op
+  int64_t requests = 0;                   // served to ops out of the arena
+  int64_t copy_in_ns = 0, copy_out_ns = 0;
+};
+
+// What went wrong in a step, and what that means for the state.
+struct StepFailure {
+  Error error;
+  InstructionId instruction;
+  bool undone = false;               // the state is what it was before the step
+  std::vector<std::string> mixed;    // persistent storages that are not, by name
+};
+
+class Session {
+ public:
+  static Result<std::unique_ptr<Session>> create(const Budgets& sizes, const std::string& disk_dir);
+  ~Session();
+
+  // Checks and prepares; fails without leaving anything behind. Handles are never used again.
+  Result<int64_t> load(Graph graph, Profile profile, Plan plan, const LoadOptions& options);
+  Status unload(int64_t handle);
+
+  Homes& homes() { return *homes_; }
+
+  // `inputs`: one tensor per non-persistent entry storage, holding exactly its bytes; they are copied
+  // before anything runs. Errors of the call itself (kBadInput: inputs, scalars, thread count, homes) leave
+  // everything as it was; after them `last_failure` says what a failed step left behind.
+  Result<StepResult> step(int64_t handle, const std::map<StorageId, at::Tensor>& inputs,
+                          const std::map<std::string, Number>& scalars);
+  const StepFailure& last_failure() const { return failure_; }
+  bool poisoned() const { return !failure_.mixed.empty(); }
+  // The caller has put back every storage that was mixed.
+  void mark_restored() { failure_ = {}; }
+
+  // Debug: before each step, all device bytes that the plan's entry and homes do not hold become NaN.
+  void set_poison(bool on) { poison_ = on; }
+
+  // Index of the first guard that these inputs fail, or -1. Nothing runs.
+  Result<int64_t> failed_guard(int64_t handle, const std::map<std::string, Number>& scalars) const;
+
+  struct Loaded;
+
+ private:
+  explicit Session(std::shared_ptr<Homes> homes) : homes_(std::move(homes)) {}
+  struct Kept;
+  Status check_call(const Loaded& loaded, const std::map<StorageId, at::Tensor>& inputs) const;
+  Status check_homes(const Loaded& loaded) const;
+  Status copy_inputs(const Loaded& loaded, const std::map<StorageId, at::Tensor>& inputs) const;
+  Status refresh_carried(const Loaded& loaded) const;
+  Status copy_outputs(const Loaded& loaded, std::map<StorageId, at::Tensor>& outputs) const;
+  void poison_free_bytes(const Loaded& loaded) const;
+  Result<Kept> keep(const Loaded& loaded) const;
+  Error fail(const Loaded& loaded, const Error& error, const Kept& kept);
+
+  std::shared_ptr<Homes> homes_;
+  std::map<int64_t, std::unique_ptr<Loaded>> loaded_;
+  int64_t next_handle_ = 0;
+  StepFailure failure_;
+  bool poison_ = false;
+  std::mutex stepping_;
+};
+
+}  // namespace outsize

@@ -1,0 +1,173 @@
+// outsize/torch/session.h: the memory, the plans in it and the steps.
+#include "outsize/torch/session.h"
+
+#include "outsize/graph/graph_json.h"
+#include "outsize/plan/plan_json.h"
+#include "python/bind/convert.h"
+#include "python/bind/tensor.h"
+
+namespace outsize::bind {
+namespace {
+
+std::map<std::string, Number> numbers_of(const py::dict& dict) {
+  std::map<std::string, Number> numbers;
+  for (const auto& [key, value] : dict) {
+    const auto name = py::str(key).cast<std::string>();
+    numbers[name] = number_of(value, fmt::format("scalar '{}'", name));
+  }
+  return numbers;
+}
+
+std::map<StorageId, at::Tensor> tensors_of(const py::object& pairs) {
+  std::map<StorageId, at::Tensor> tensors;
+  const py::object items =
+      py::isinstance<py::dict>(pairs) ? pairs.attr("items")() : pairs;
+  for (const py::handle item : items) {
+    const auto [id, object] = item.cast<std::pair<int64_t, py::object>>();
+    const bool fresh =
+        tensors.emplace(StorageId{id}, tensor_of(object, fmt::format("input {}", id))).second;
+    if (!fresh) raise(bad_input("input {} is given twice", id));
+  }
+  return tensors;
+}
+
+int64_t load(Session& session, const std::string& graph_text, const std::string& profile_text,
+             const std::string& plan_text, const py::dict& dict) {
+  LoadOptions options;
+  Options given(dict);
+  options.alignment = given.get<int64_t>("alignment", options.alignment);
+  options.executor.record_times = given.get<bool>("record_times", false);
+  options.executor.clock_mode = given.get<bool>("clock_mode", false);
+  options.executor.seed = given.get<uint64_t>("seed", 1);
+  options.executor.longest_delay_ns = given.get<int64_t>("longest_delay_ns", 0);
+  given.finish();
+  return value_or_raise(without_gil([&]() -> Result<int64_t> {
+    Result<Graph> graph = graph_from_json(graph_text);
+    if (!graph.ok()) return graph.error();
+    Result<Profile> profile = profile_from_json(profile_text);
+    if (!profile.ok()) return profile.error();
+    Result<Plan> plan = plan_from_json(plan_text);
+    if (!plan.ok()) return plan.error();
+    return session.load(std::move(*graph), std::move(*profile), std::move(*plan), options);
+  }));
+}
+
+py::dict report_of(const StepResult& result) {
+  py::dict d;
+  d["step_ns"] = result.report.step_ns;
+  d["copy_in_ns"] = result.copy_in_ns;
+  d["copy_out_ns"] = result.copy_out_ns;
+  d["moved_out"] = result.report.moved_out;
+  d["moved_in"] = result.report.moved_in;
+  d["moved_write"] = result.report.moved_write;
+  d["moved_read"] = result.report.moved_read;
+  d["reruns"] = result.report.reruns;
+  d["arena_highest"] = result.arena_highest;
+  d["requests"] = result.requests;
+  py::dict peak;
+  for (int t = 0; t < kTiers; ++t)
+    peak[std::string(kTierNames.name(Tier{t})).c_str()] = result.live_peak[t];
+  d["live_peak"] = peak;
+  py::list times;
+  for (const InstructionTimes& t : result.report.times)
+    times.append(py::make_tuple(t.begin_ns, t.end_ns));
+  d["times"] = times;
+  return d;
+}
+
+py::dict step(Session& session, int64_t handle, const py::object& inputs,
+              const py::dict& scalars) {
+  const auto tensors = tensors_of(inputs);
+  const auto numbers = numbers_of(scalars);
+  const Result<StepResult> result =
+      without_gil([&] { return session.step(handle, tensors, numbers); });
+  if (!result.ok()) {
+    const StepFailure& failure = session.last_failure();
+    if (failure.error == result.error())
+      raise_step_error(failure.error, failure.undone, failure.mixed, failure.instruction.value);
+    raise(result.error());
+  }
+  py::dict outputs;
+  for (const auto& [storage, tensor] : result->outputs)
+    outputs[py::int_(storage.value)] = object_of(tensor);
+  py::list values;
+  for (const std::optional<Number>& number : result->scalars)
+    values.append(number ? object_of(*number) : py::none());
+  py::dict d;
+  d["outputs"] = outputs;
+  d["scalars"] = values;
+  d["report"] = report_of(*result);
+  return d;
+}
+
+py::tuple place_of(const HomePlace& place) {
+  return py::make_tuple(std::string(kTierNames.name(place.tier)), place.address, place.bytes);
+}
+
+}  // namespace
+
+void bind_session(py::module_& module) {
+  py::class_<Session>(module, "Session")
+      .def(py::init([](int64_t device, int64_t host, int64_t disk, const std::string& disk_dir) {
+             return value_or_raise(without_gil(
+                 [&] { return Session::create({device, host, disk}, disk_dir); }));
+           }),
+           py::arg("device_bytes"), py::arg("host_bytes") = 0, py::arg("disk_bytes") = 0,
+           py::arg("disk_dir") = "")
+      .def("load", &load, py::arg("graph"), py::arg("profile"), py::arg("plan"),
+           py::arg("options") = py::dict())
+      .def(
+          "unload", [](Session& s, int64_t handle) { ok_or_raise(s.unload(handle)); },
+          py::arg("handle"))
+      .def("step", &step, py::arg("handle"), py::arg("inputs") = py::dict(),
+           py::arg("scalars") = py::dict())
+      .def(
+          "failed_guard",
+          [](const Session& s, int64_t handle, const py::dict& scalars) {
+            return value_or_raise(s.failed_guard(handle, numbers_of(scalars)));
+          },
+          py::arg("handle"), py::arg("scalars"))
+      .def(
+          "adopt",
+          [](Session& s, const py::object& tensor, const std::string& tier, int64_t address) {
+            ok_or_raise(s.homes().adopt(tensor_of(tensor, "adopt"), tier_of(tier), address));
+          },
+          py::arg("tensor"), py::arg("tier"), py::arg("address"))
+      .def(
+          "repoint",
+          [](Session& s, const py::object& tensor, const std::string& tier, int64_t address) {
+            ok_or_raise(s.homes().repoint(tensor_of(tensor, "repoint"), tier_of(tier), address));
+          },
+          py::arg("tensor"), py::arg("tier"), py::arg("address"))
+      .def(
+          "release",
+          [](Session& s, const py::object& tensor) {
+            ok_or_raise(s.homes().release(tensor_of(tensor, "release")));
+          },
+          py::arg("tensor"))
+      .def(
+          "home_of",
+          [](Session& s, const py::object& tensor) -> py::object {
+            const auto place = s.homes().home_of(tensor_of(tensor, "home_of"));
+            return place ? py::object(place_of(*place)) : py::none();
+          },
+          py::arg("tensor"))
+      .def(
+          "at",
+          [](Session& s, const std::string& tier, int64_t address, int64_t bytes) {
+            return object_of(value_or_raise(s.homes().at(tier_of(tier), address, bytes)));
+          },
+          py::arg("tier"), py::arg("address"), py::arg("bytes"))
+      .def("adopted",
+           [](Session& s) {
+             py::list list;
+             for (const HomePlace& place : s.homes().adopted()) list.append(place_of(place));
+             return list;
+           })
+      .def_property_readonly("poisoned", &Session::poisoned)
+      .def_property_readonly("mixed", [](const Session& s) { return s.last_failure().mixed; })
+      .def("mark_restored", &Session::mark_restored)
+      .def("set_poison", &Session::set_poison, py::arg("on"));
+}
+
+}  // namespace outsize::bind
