@@ -9,6 +9,7 @@ and ``make_batch(index)`` the batch of that step.
 from __future__ import annotations
 
 import importlib.util
+import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -265,11 +266,13 @@ def from_file(where: str) -> Workload:
 
 
 def build_workload(name: str, seed: int, steps: int, tokens: Path | None) -> Workload:
-    """Seeds torch's generator and builds the model: the same name and seed, the same bits.
+    """Seeds all generators and builds the model: the same name and seed, the same bits.
 
     `steps` is the length of the learning rate's schedule, `tokens` what text.py wrote.
     """
     torch.manual_seed(seed)
+    numpy.random.seed(seed)
+    random.seed(seed)
     if name in WANTS_TEXT:
         if tokens is None:
             raise ValueError(f"{name} wants a file of tokens")
