@@ -40,7 +40,9 @@ struct Problem {
   const Profile* profile = nullptr;
   const Machine* machine = nullptr;
   Budgets budgets;
-  std::vector<Home> border;  // empty: the planner chooses the homes
+  std::vector<Home> border;  // settled homes; those of other persistent storages are the planner's choice
+  // Ranges that hold something else throughout the step: homes of storages that this graph doesn't touch.
+  std::vector<std::pair<Tier, Interval>> reserved;
   Freedoms allow;
   uint64_t seed = 1;
   int threads = 1;  // affects speed only

@@ -1,0 +1,383 @@
+#include "outsize/planners/choose.h"
+
+#include <algorithm>
+#include <queue>
+
+namespace outsize::planning {
+namespace {
+
+constexpr double kTiny = 1e-3;        // ns; keeps scores of free choices finite
+constexpr int64_t kNever = 1ll << 60;  // ns
+
+// Whether a touch needs the content that the gap before it kept.
+bool needs_content(const Touch& t) { return t.reads || t.before != t.after; }
+
+}  // namespace
+
+Chooser::Chooser(const Problem& problem, const Prices& prices, const ChooseParams& params)
+    : problem_(&problem), prices_(prices), params_(params) {
+  const Graph& graph = *problem.graph;
+  for (size_t i = 0; i < graph.ops.size(); ++i) {
+    std::vector<Interval> seen;
+    int64_t bytes = problem.profile->ops[i].workspace_bytes;
+    std::vector<OperandAccess> accesses = accesses_of(graph.ops[i]);
+    for (size_t k = 0; k < accesses.size(); ++k) {
+      bool repeated = false;
+      for (size_t j = 0; j < k; ++j) repeated |= accesses[j].access == accesses[k].access;
+      if (!repeated) bytes += accesses[k].access.bytes.size();
+    }
+    working_sets_.push_back(bytes);
+  }
+}
+
+int64_t Chooser::size_of(const PartInfo& part) const {
+  int64_t a = problem_->machine->alignment;
+  return (part.bytes() + a - 1) / a * a;
+}
+
+bool Chooser::home_on_host(const Instance& instance) {
+  if (instance.entry) return instance.away_at_entry;
+  return instance.exit && !instance.touches.empty() && instance.touches.back().away;
+}
+
+bool Chooser::movable(const PartInfo& part, int32_t part_id) const {
+  if (!part.persistent) return true;
+  if (!params_.homes.empty() && params_.homes[static_cast<size_t>(part_id)] == 1) return false;
+  if (!params_.homes.empty() && params_.homes[static_cast<size_t>(part_id)] == 2) return true;
+  return params_.host_homes && part.bytes() >= params_.stay_bytes;
+}
+
+std::vector<int64_t> Chooser::usage(const Program& program) const {
+  size_t n = program.size();
+  std::vector<int64_t> delta(n + 1, 0);
+  auto hold = [&](int64_t from, int64_t to, int64_t bytes) {  // ranks [from, to)
+    if (from >= to) return;
+    delta[static_cast<size_t>(from)] += bytes;
+    delta[static_cast<size_t>(to)] -= bytes;
+  };
+  int64_t end = static_cast<int64_t>(n);
+  for (const Instance& in : program.instances()) {
+    const PartInfo& part = program.parts()[in.part];
+    int64_t bytes = size_of(part);
+    if (part.persistent && !home_on_host(in) && (in.exit || in.entry)) {
+      // A home on the device is there all step long; one that this step gives up, to its last touch.
+      int64_t to = in.exit ? end
+                           : in.touches.empty() ? 0 : program.rank(in.touches.back().step) + 1;
+      hold(0, to, bytes);
+      continue;
+    }
+    if (in.entry && !in.away_at_entry)
+      hold(0, in.touches.empty() ? (in.exit ? end : 0) : program.rank(in.touches[0].step), bytes);
+    for (size_t k = 0; k < in.touches.size(); ++k) {
+      int64_t at = program.rank(in.touches[k].step);
+      int64_t next = k + 1 < in.touches.size() ? program.rank(in.touches[k + 1].step)
+                                               : in.exit ? end : at + 1;
+      hold(at, in.touches[k].away ? at + 1 : next, bytes);
+    }
+  }
+  std::vector<int64_t> out(n);
+  int64_t now = 0, a = problem_->machine->alignment;
+  for (size_t r = 0; r < n; ++r) {
+    now += delta[r];
+    int64_t w = problem_->profile->ops[program.step(program.order()[r]).op.index()].workspace_bytes;
+    out[r] = now + (w + a - 1) / a * a;
+  }
+  return out;
+}
+
+void Chooser::measure(const Program& program) {
+  usage_ = usage(program);
+  starts_.assign(program.size() + 1, 0);
+  for (size_t r = 0; r < program.size(); ++r)
+    starts_[r + 1] = starts_[r] + static_cast<double>(
+        problem_->profile->ops[program.step(program.order()[r]).op.index()].ns);
+}
+
+double Chooser::stall(const Program& program, int32_t from, int32_t to, int64_t bytes, bool out,
+                      bool in) const {
+  if (prices_.link_out_per_byte <= 0 && prices_.link_in_per_byte <= 0) return 0;
+  double there = starts_[static_cast<size_t>(std::min<int64_t>(to, static_cast<int64_t>(program.size())))] -
+                 starts_[static_cast<size_t>(from + 1)];
+  double copies = static_cast<double>(bytes) * ((out ? prices_.link_out_per_byte : 0) +
+                                                (in ? prices_.link_in_per_byte : 0));
+  return std::max(0.0, copies - there);
+}
+
+// What the copies of one instance cost, each version going out at most once while it stays valid.
+double Chooser::swap_cost(const Program& program, const Instance& in) const {
+  const PartInfo& part = program.parts()[in.part];
+  double bytes = static_cast<double>(part.bytes());
+  double out_ns = bytes * prices_.out_per_byte + static_cast<double>(prices_.out_latency_ns);
+  double in_ns = bytes * prices_.in_per_byte + static_cast<double>(prices_.in_latency_ns);
+  double cost = 0;
+  int32_t on_host = in.entry && in.away_at_entry ? 0 : -2;
+  if (in.away_at_entry && !in.touches.empty()) cost += in_ns;
+  for (size_t k = 0; k < in.touches.size(); ++k) {
+    const Touch& t = in.touches[k];
+    if (!t.away) continue;
+    bool last = k + 1 == in.touches.size();
+    int32_t from = program.rank(t.step);
+    bool out = on_host != t.after;
+    bool back = !last && needs_content(in.touches[k + 1]);
+    if (out) cost += out_ns;
+    if (back) cost += in_ns;
+    if (!last)
+      cost += stall(program, from, program.rank(in.touches[k + 1].step), part.bytes(), out, back);
+    on_host = t.after;
+  }
+  // In the steps that follow, a storage whose home this step makes will have to come in as well.
+  if (part.persistent && in.exit && !in.entry && home_on_host(in)) cost += in_ns;
+  return cost;
+}
+
+double Chooser::cost(const Program& program) const {
+  double total = 0;
+  for (const Instance& in : program.instances()) total += swap_cost(program, in);
+  for (int32_t s : program.order())
+    if (program.step(s).rerun)
+      total += prices_.run_factor *
+               static_cast<double>(problem_->profile->ops[program.step(s).op.index()].ns);
+  return total;
+}
+
+double Chooser::gain(int32_t from, int32_t to, int64_t bytes) const {
+  double sum = 0;
+  for (int32_t r = std::max(0, from + 1); r < to; ++r) {
+    int64_t need = usage_[static_cast<size_t>(r)] - params_.capacity;
+    if (need > 0) sum += static_cast<double>(std::min(need, bytes));
+  }
+  return sum;
+}
+
+int64_t Chooser::highest(int32_t from, int32_t to) const {
+  int64_t most = 0;
+  for (int32_t r = std::max(0, from + 1); r < to; ++r)
+    most = std::max(most, usage_[static_cast<size_t>(r)]);
+  return most;
+}
+
+std::optional<int64_t> Chooser::run_price(OpId op) const {
+  if (working_sets_[op.index()] > params_.capacity) return std::nullopt;
+  return problem_->profile->ops[op.index()].ns;
+}
+
+int64_t Chooser::hold_price(int32_t from, int32_t to, int64_t bytes) const {
+  if (highest(from, to) + bytes <= params_.capacity) return 0;
+  if (!params_.swap) return kNever;
+  return static_cast<int64_t>(static_cast<double>(bytes) *
+                              (prices_.out_per_byte + prices_.in_per_byte)) +
+         prices_.out_latency_ns + prices_.in_latency_ns;
+}
+
+void Chooser::candidates_of(const Program& program, int32_t id, std::vector<Candidate>& out) const {
+  const Instance& in = program.instance(id);
+  const PartInfo& part = program.parts()[in.part];
+  if (part.bytes() == 0 || !movable(part, in.part)) return;
+  using Kind = Candidate::Kind;
+  if (part.persistent && !home_on_host(in)) {
+    // One home: on the host, the storage is away before its first and after its last touch.
+    if (params_.swap && (in.entry || (in.exit && !in.touches.empty())))
+      out.push_back({Kind::kHome, id, -1, 0});
+    return;
+  }
+  if (!part.persistent && in.entry && !in.away_at_entry && !in.exit && params_.swap &&
+      !in.touches.empty())
+    out.push_back({Kind::kHome, id, -1, 0});
+  for (size_t k = 0; k + 1 < in.touches.size(); ++k) {
+    const Touch& t = in.touches[k];
+    if (t.away || program.rank(in.touches[k + 1].step) - program.rank(t.step) < 2) continue;
+    if (params_.swap) out.push_back({Kind::kSwap, id, t.step, 0});
+    if (params_.recompute && !part.persistent && !part.entry)
+      out.push_back({Kind::kDrop, id, t.step, 0});
+  }
+}
+
+std::optional<Chooser::Evaluation> Chooser::evaluate(const Program& program,
+                                                     const Candidate& candidate) const {
+  const Instance& in = program.instance(candidate.instance);
+  const PartInfo& part = program.parts()[in.part];
+  int64_t bytes = size_of(part);
+  Evaluation out;
+  if (candidate.kind == Candidate::Kind::kHome) {
+    if (part.persistent ? home_on_host(in) : in.away_at_entry) return std::nullopt;
+    int32_t end = static_cast<int32_t>(program.size());
+    Instance moved = in;
+    if (in.touches.empty()) {
+      out.benefit = gain(-1, end, bytes);
+    } else {
+      int32_t first = program.rank(in.touches.front().step);
+      int32_t last = program.rank(in.touches.back().step);
+      if (in.entry || part.persistent) out.benefit += gain(-1, first, bytes);
+      if (in.exit) out.benefit += gain(last, end, bytes);
+      if (in.exit) moved.touches.back().away = true;
+    }
+    moved.away_at_entry = in.entry;
+    out.cost = swap_cost(program, moved) - swap_cost(program, in);
+    return out;
+  }
+  auto touch = std::find_if(in.touches.begin(), in.touches.end(),
+                            [&](const Touch& t) { return t.step == candidate.step; });
+  if (touch == in.touches.end() || touch + 1 == in.touches.end() || touch->away)
+    return std::nullopt;
+  size_t k = static_cast<size_t>(touch - in.touches.begin());
+  int32_t from = program.rank(touch->step), to = program.rank((touch + 1)->step);
+  out.benefit = gain(from, to, bytes);
+  if (out.benefit <= 0) return std::nullopt;
+  if (candidate.kind == Candidate::Kind::kSwap) {
+    Instance moved = in;
+    moved.touches[k].away = true;
+    out.cost = swap_cost(program, moved) - swap_cost(program, in);
+    return out;
+  }
+  out.draft = program.draft_drop(
+      candidate.instance, k, [this](OpId op) { return run_price(op); },
+      [this](int32_t a, int32_t b, int64_t held) { return hold_price(a, b, held); });
+  if (!out.draft) return std::nullopt;
+  out.cost = prices_.run_factor * static_cast<double>(out.draft->run_ns) +
+             static_cast<double>(out.draft->hold_ns);
+  return out;
+}
+
+void Chooser::apply(Program& program, const Candidate& candidate, const Evaluation& evaluation,
+                    std::vector<int32_t>& changed) {
+  Instance& in = program.instance(candidate.instance);
+  changed = {candidate.instance};
+  if (candidate.kind == Candidate::Kind::kHome) {
+    in.away_at_entry = in.entry;
+    if (in.exit && !in.touches.empty()) in.touches.back().away = true;
+  } else {
+    auto touch = std::find_if(in.touches.begin(), in.touches.end(),
+                              [&](const Touch& t) { return t.step == candidate.step; });
+    if (candidate.kind == Candidate::Kind::kSwap)
+      touch->away = true;
+    else
+      changed = program.drop(candidate.instance, static_cast<size_t>(touch - in.touches.begin()),
+                             *evaluation.draft);
+  }
+  measure(program);
+}
+
+std::optional<Shortfall> Chooser::fit(Program& program, Random& random) {
+  measure(program);
+  auto lower = [](const Candidate& a, const Candidate& b) {
+    if (a.score != b.score) return a.score < b.score;
+    if (a.instance != b.instance) return a.instance > b.instance;
+    if (a.step != b.step) return a.step > b.step;
+    return a.kind > b.kind;
+  };
+  std::priority_queue<Candidate, std::vector<Candidate>, decltype(lower)> queue(lower);
+  auto offer = [&](int32_t instance) {
+    std::vector<Candidate> found;
+    candidates_of(program, instance, found);
+    for (Candidate& c : found) {
+      std::optional<Evaluation> e = evaluate(program, c);
+      if (!e || e->benefit <= 0) continue;
+      c.score = e->benefit / std::max(e->cost, kTiny);
+      if (params_.noise > 0) c.score *= 1.0 + params_.noise * (2 * random.uniform() - 1);
+      queue.push(c);
+    }
+  };
+  auto short_at = [&]() -> std::optional<size_t> {
+    auto most = std::max_element(usage_.begin(), usage_.end());
+    if (most == usage_.end() || *most <= params_.capacity) return std::nullopt;
+    return static_cast<size_t>(most - usage_.begin());
+  };
+  for (size_t i = 0; i < program.instances().size(); ++i) offer(static_cast<int32_t>(i));
+  // Each drop may open new gaps, so the number of edits needs a limit of its own.
+  size_t edits = 0, most_edits = 20 * program.size() + 1000;
+  bool refilled = true;
+  while (std::optional<size_t> at = short_at()) {
+    if (queue.empty() && !refilled) {
+      for (size_t i = 0; i < program.instances().size(); ++i) offer(static_cast<int32_t>(i));
+      refilled = true;
+    }
+    if (queue.empty() || edits > most_edits)
+      return Shortfall{program.step(program.order()[*at]).op, usage_[*at], params_.capacity};
+    Candidate best = queue.top();
+    queue.pop();
+    std::optional<Evaluation> e = evaluate(program, best);
+    if (!e || e->benefit <= 0) continue;
+    double score = e->benefit / std::max(e->cost, kTiny);
+    // Lazy: the score may have fallen since it was queued; it goes back unless it still leads.
+    if (params_.noise <= 0 && !queue.empty() && score < queue.top().score * (1 - 1e-9)) {
+      best.score = score;
+      queue.push(best);
+      continue;
+    }
+    std::vector<int32_t> changed;
+    apply(program, best, *e, changed);
+    ++edits;
+    refilled = false;
+    if (best.kind != Candidate::Kind::kSwap)
+      for (int32_t instance : changed) offer(instance);
+  }
+  return std::nullopt;
+}
+
+void Chooser::prune(Program& program) {
+  measure(program);
+  struct Move {
+    double cost;
+    int32_t instance, step;  // step -1: its home; instance -1: a rerun
+  };
+  std::vector<Move> moves;
+  for (size_t i = 0; i < program.instances().size(); ++i) {
+    const Instance& in = program.instances()[i];
+    const PartInfo& part = program.parts()[in.part];
+    double now = swap_cost(program, in);
+    if (now <= 0) continue;
+    for (size_t k = 0; k + 1 < in.touches.size(); ++k)
+      if (in.touches[k].away) {
+        Instance kept = in;
+        kept.touches[k].away = false;
+        moves.push_back({now - swap_cost(program, kept), static_cast<int32_t>(i),
+                         in.touches[k].step});
+      }
+    bool fixed = !params_.homes.empty() && params_.homes[static_cast<size_t>(in.part)] != 0;
+    if (part.persistent ? home_on_host(in) && !fixed : in.away_at_entry)
+      moves.push_back({now, static_cast<int32_t>(i), -1});
+  }
+  for (int32_t s : program.order())
+    if (program.step(s).rerun)
+      moves.push_back({static_cast<double>(problem_->profile->ops[program.step(s).op.index()].ns) *
+                           prices_.run_factor,
+                       -1, s});
+  std::stable_sort(moves.begin(), moves.end(),
+                   [](const Move& a, const Move& b) { return a.cost > b.cost; });
+  for (const Move& m : moves) {
+    if (m.instance < 0) {
+      if (program.step(m.step).gone) continue;
+      Program attempt = program;
+      std::vector<int32_t> changed;
+      if (!attempt.undrop(m.step, changed)) continue;
+      std::vector<int64_t> held = usage(attempt);
+      if (*std::max_element(held.begin(), held.end()) > params_.capacity) continue;
+      if (cost(attempt) >= cost(program)) continue;
+      program = std::move(attempt);
+      measure(program);
+      continue;
+    }
+    Instance& in = program.instance(m.instance);
+    Instance before = in;
+    if (m.step < 0) {
+      const PartInfo& part = program.parts()[in.part];
+      in.away_at_entry = false;
+      if (part.persistent)
+        for (Touch& t : in.touches) t.away = false;
+    } else {
+      auto touch = std::find_if(in.touches.begin(), in.touches.end(),
+                                [&](const Touch& t) { return t.step == m.step; });
+      if (touch == in.touches.end() || touch + 1 == in.touches.end() || !touch->away) continue;
+      int32_t from = program.rank(touch->step), to = program.rank((touch + 1)->step);
+      if (highest(from, to) + size_of(program.parts()[in.part]) > params_.capacity) continue;
+      touch->away = false;
+    }
+    std::vector<int64_t> held = usage(program);
+    if (*std::max_element(held.begin(), held.end()) > params_.capacity)
+      in = before;
+    else
+      measure(program);
+  }
+}
+
+}  // namespace outsize::planning

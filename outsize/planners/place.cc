@@ -1,0 +1,104 @@
+#include "outsize/planners/place.h"
+
+#include <algorithm>
+
+#include "outsize/pack/pack.h"
+
+namespace outsize::planning {
+namespace {
+
+int64_t rounded(int64_t bytes, int64_t alignment) {
+  return (bytes + alignment - 1) / alignment * alignment;
+}
+
+// Homes without an address go into the lowest bytes that no settled one has, in order of residencies.
+void settle_homes(Sequence& sequence, Tier tier, int64_t alignment) {
+  std::vector<Interval> taken;
+  const Plan& plan = sequence.plan;
+  for (size_t i = 0; i < sequence.stays.size(); ++i)
+    if (plan.residencies[i].tier == tier && sequence.stays[i].address)
+      taken.push_back(Interval{*sequence.stays[i].address,
+                               *sequence.stays[i].address + plan.residencies[i].part.bytes.size()});
+  std::sort(taken.begin(), taken.end());
+  int64_t at = 0;
+  size_t next = 0;
+  for (size_t i = 0; i < sequence.stays.size(); ++i) {
+    Stay& stay = sequence.stays[i];
+    if (plan.residencies[i].tier != tier || !stay.home || stay.address) continue;
+    int64_t bytes = plan.residencies[i].part.bytes.size();
+    while (next < taken.size() && taken[next].begin < at + bytes) {
+      at = std::max(at, rounded(taken[next].end, alignment));
+      ++next;
+    }
+    stay.address = at;
+    at = rounded(at + bytes, alignment);
+  }
+}
+
+}  // namespace
+
+Placement place(const Problem& problem, Sequence& sequence, int64_t work) {
+  Placement out;
+  out.fits = true;
+  Plan& plan = sequence.plan;
+  int64_t end = std::max<int64_t>(1, static_cast<int64_t>(plan.instructions.size()));
+  for (Tier tier : {Tier::kDevice, Tier::kHost}) {
+    int64_t alignment = problem.machine->alignment;
+    settle_homes(sequence, tier, alignment);
+    std::vector<Buffer> buffers;
+    std::vector<std::pair<bool, size_t>> owners;  // workspace of an instruction, or residency
+    int64_t homes_end = 0;
+    for (size_t i = 0; i < sequence.stays.size(); ++i) {
+      if (plan.residencies[i].tier != tier) continue;
+      const Stay& stay = sequence.stays[i];
+      int64_t bytes = plan.residencies[i].part.bytes.size();
+      if (stay.home && stay.address) homes_end = std::max(homes_end, *stay.address + bytes);
+      Buffer b;
+      b.id = static_cast<int64_t>(i);
+      b.life = stay.life;
+      b.size = bytes;
+      b.alignment = alignment;
+      b.offset = stay.address;
+      buffers.push_back(std::move(b));
+      owners.emplace_back(false, i);
+    }
+    if (tier == Tier::kDevice) {
+      for (size_t i = 0; i < plan.instructions.size(); ++i) {
+        if (plan.instructions[i].workspace.empty()) continue;
+        Buffer b;
+        b.id = static_cast<int64_t>(sequence.stays.size() + i);
+        b.life = {static_cast<int64_t>(i), static_cast<int64_t>(i) + 1};
+        b.size = plan.instructions[i].workspace.size();
+        b.alignment = alignment;
+        buffers.push_back(std::move(b));
+        owners.emplace_back(true, i);
+      }
+    }
+    (void)end;
+    PackOptions options;
+    options.capacity = problem.budgets.of(tier);
+    options.seed = problem.seed;
+    Packing packing = pack(buffers, options);
+    if (!packing.fits() && !packing.proved_infeasible && work > 0) {
+      Deadline deadline = Deadline::after_work(work);
+      options.method = "search";
+      options.deadline = &deadline;
+      packing = pack(buffers, options);
+    }
+    size_t t = static_cast<size_t>(tier);
+    out.height[t] = packing.height;
+    out.lowest[t] = packing.lower_bound;
+    out.fits &= packing.fits() && packing.height <= problem.budgets.of(tier);
+    for (size_t b = 0; b < buffers.size(); ++b) {
+      auto [workspace, index] = owners[b];
+      if (workspace)
+        plan.instructions[index].workspace =
+            plan.instructions[index].workspace.shifted(packing.offsets[b]);
+      else
+        plan.residencies[index].address = packing.offsets[b];
+    }
+  }
+  return out;
+}
+
+}  // namespace outsize::planning

@@ -1,0 +1,103 @@
+#include "outsize/planners/planner.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "outsize/bound/floor.h"
+#include "outsize/plan/check.h"
+#include "outsize/planners/search.h"
+#include "outsize/simulate/simulate.h"
+
+namespace outsize {
+namespace {
+
+struct Entry {
+  const char* name;
+  Status (*plan)(planning::Search& search);
+};
+constexpr Entry kPlanners[] = {
+    {"keep", planning::plan_keep},
+    {"outsize", planning::plan_outsize},
+};
+
+Status check_problem(const Problem& problem) {
+  OUTSIZE_CHECK(problem.graph && problem.profile && problem.machine && problem.deadline,
+                "a problem needs a graph, a profile, a machine and a deadline");
+  if (Status s = check_profile(*problem.graph, *problem.profile); !s.ok()) return s;
+  if (problem.budgets.device < 0 || problem.budgets.host < 0 || problem.budgets.disk < 0)
+    return bad_input("budgets can't be negative: device {}, host {}, disk {}",
+                     problem.budgets.device, problem.budgets.host, problem.budgets.disk);
+  for (const Home& home : problem.border) {
+    if (!home.storage.valid() || home.storage.index() >= problem.graph->storages.size())
+      return bad_input("the border names storage {}, the graph has {}", home.storage.value,
+                       problem.graph->storages.size());
+    const Storage& storage = problem.graph->storage(home.storage);
+    if (!storage.persistent)
+      return bad_input("the border gives storage {} a home, but it is not persistent",
+                       home.storage.value);
+    if (home.tier == Tier::kDisk)
+      return bad_input("the border has the home of storage {} on disk, planners here use the "
+                       "device and the host", home.storage.value);
+    if (home.address < 0 || home.address + storage.bytes > problem.budgets.of(home.tier))
+      return infeasible("the home of storage {} ({}) at {} [{}, {}) lies outside the budget of {}",
+                        home.storage.value, storage.name, kTierNames.name(home.tier), home.address,
+                        home.address + storage.bytes, problem.budgets.of(home.tier));
+  }
+  return Done{};
+}
+
+}  // namespace
+
+std::vector<std::string> planner_names() {
+  std::vector<std::string> names;
+  for (const Entry& entry : kPlanners) names.emplace_back(entry.name);
+  return names;
+}
+
+Result<Planned> run_planner(const std::string& name, const Problem& problem) {
+  auto entry = std::find_if(std::begin(kPlanners), std::end(kPlanners),
+                            [&](const Entry& e) { return name == e.name; });
+  if (entry == std::end(kPlanners)) {
+    std::string nearest = nearest_match(name, planner_names());
+    return bad_input("no planner is called '{}'{}; there are {}", name,
+                     nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest),
+                     fmt::join(planner_names(), ", "));
+  }
+  if (Status s = check_problem(problem); !s.ok()) return s.error();
+
+  planning::Search search(problem);
+  Status status = entry->plan(search);
+  if (!search.best()) {
+    OUTSIZE_CHECK(!status.ok(), "planner {} ends without a plan and without a reason", name);
+    return status.error();
+  }
+  Planned out;
+  out.plan = *search.best();
+  out.plan.planner = name;
+  out.planner = name;
+  std::vector<int64_t> workspaces = workspaces_of(*problem.profile);
+  Violation violation = check_plan(*problem.graph, workspaces, out.plan, problem.budgets,
+                                   problem.machine->alignment);
+  OUTSIZE_CHECK(violation.ok(), "planner {} made an illegal plan: {}: {} {}", name,
+                kViolationKindNames.name(violation.kind), violation.where, violation.witness);
+  Result<Simulation> simulated =
+      simulate(*problem.graph, *problem.profile, *problem.machine, out.plan);
+  if (!simulated.ok()) return simulated.error();
+  out.step_ns = simulated->step_ns;
+  out.compute_ns = simulated->compute_ns;
+  out.recompute_ns = simulated->recompute_ns;
+  out.stall_ns = simulated->stall_ns;
+  // The ops follow one another on one stream, so no plan takes less than their sum.
+  out.bound_ns = simulated->compute_ns;
+  out.floor_bytes = floor_of(*problem.graph, workspaces).bytes;
+  for (size_t t = 0; t < kTiers; ++t) out.peak[t] = simulated->tiers[t].extent;
+  out.statistics = statistics_of(out.plan);
+  out.seconds = problem.deadline->seconds();
+  out.work = problem.deadline->work_done();
+  out.history = search.history();
+  out.first_plan_seconds = out.history.empty() ? out.seconds : out.history.front().first;
+  return out;
+}
+
+}  // namespace outsize

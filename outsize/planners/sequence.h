@@ -1,0 +1,40 @@
+// The sequence: a program's decisions written out as instructions, in an order that is a legal
+// sequential run, with a residency for every stay. Addresses come next (place.h), then waits (lower.h).
+//
+//   steps  op0 makes A (away after)   op1   op2 reads A
+//   beside the ops:    Run op0, Copy A out, Run op1, Copy A in, Run op2       in the compute stream
+//   write-behind:      Run op0, Run op1 | out: Copy A as soon as written; in: Copy A as late as is safe
+//
+// Where a copy out stands says when the bytes it frees may be used again without a wait; where a copy in
+// stands, from when on its bytes are taken. Pure functions.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "outsize/planners/choose.h"
+
+namespace outsize::planning {
+
+// A residency's life in instruction indices, and what is settled of its address.
+struct Stay {
+  Interval life;
+  bool home = false;               // whole step, packed with the other homes
+  std::optional<int64_t> address;  // given by the border
+};
+
+struct Sequence {
+  Plan plan;                // no addresses, no waits
+  std::vector<Stay> stays;  // per residency
+};
+
+enum class CopyStyle {
+  kBesideOps,     // in the compute stream, directly around the steps they serve
+  kWriteBehind,   // on the streams of the links
+};
+
+// Requires: `program` as a Chooser leaves it (homes marked by its flags).
+Sequence write_sequence(const Problem& problem, const Chooser& chooser, const Program& program,
+                        CopyStyle style);
+
+}  // namespace outsize::planning

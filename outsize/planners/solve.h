@@ -1,0 +1,54 @@
+// Solving: from a problem to a lowered plan that fits, for one set of prices; and the least budget at
+// which that works. The planners are loops over these.
+//
+//   choose (capacity = budget) → sequence → place: 1040 B for a budget of 1000 (fragmentation)
+//   choose (capacity = 960)    → sequence → place:  992 B, fits → lower
+//
+// Pure functions.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "outsize/planners/choose.h"
+#include "outsize/planners/place.h"
+#include "outsize/planners/sequence.h"
+
+namespace outsize::planning {
+
+// The problem's graph cut into parts, its settled homes, an order.
+struct Case {
+  const Problem* problem = nullptr;
+  Parts parts;
+  std::vector<OpId> order;
+  std::vector<int8_t> homes;  // per part: 0 free, 1 device, 2 host
+};
+Case case_of(const Problem& problem);
+
+struct Solution {
+  Program program;
+  Plan plan;              // lowered
+  double cost = 0;        // by the prices
+  int64_t capacity = 0;   // that the choice was made for
+};
+
+struct Trouble {
+  std::optional<Shortfall> shortfall;  // by the choice
+  int64_t height = 0;                  // by the placing, on `tier`
+  Tier tier = Tier::kDevice;
+};
+
+// Nothing moved, nothing recomputed but what settled homes ask for.
+Program plain_program(const Case& c);
+
+// Writes out, places and lowers one program; tells what is too high where it doesn't fit.
+std::optional<Plan> write_plan(const Case& c, const Chooser& chooser, const Program& program,
+                               CopyStyle style, Trouble& trouble);
+
+// Chooses and writes, lowering the capacity while fragmentation makes it overflow the budget.
+// Starts from `start` where given (its decisions stay), else from the plain program.
+std::optional<Solution> solve(const Case& c, const Prices& prices, ChooseParams params,
+                              CopyStyle style, Random& random, const Program* start,
+                              Trouble& trouble);
+
+}  // namespace outsize::planning
