@@ -14,7 +14,7 @@ import torch
 
 from outsize.capture.encode import number
 from outsize.capture.recorder import GuardRecord, OpRecord
-from outsize.capture.scalars import ScalarNode, ScalarTable
+from outsize.capture.scalars import Ref, ScalarTable
 from outsize.capture.storages import StorageTable
 
 
@@ -113,7 +113,7 @@ def _scalar(scalars: ScalarTable, index: int) -> dict[str, Any]:
     if record.kind == "op":
         result["function"] = record.function
         result["args"] = [
-            {"scalar": a.id} if isinstance(a, ScalarNode) else number(a, "") for a in record.args
+            {"scalar": a.id} if isinstance(a, Ref) else number(a, "") for a in record.args
         ]
     if record.present is not None:
         result["present"] = number(record.present, "")

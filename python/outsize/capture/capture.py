@@ -65,7 +65,19 @@ def capture(
     graph instead of values it holds for. Raises CaptureError; then nothing has been changed.
     """
     names = Names(list(models), list(optimizers))
-    return _Session(function, args, kwargs or {}, names, real, symbols, title).run()
+    for known_before in (None, survivors.storages_alive):
+        session = _Session(function, args, kwargs or {}, names, real, symbols, title)
+        if known_before is not None:
+            session.known_before = known_before()
+        try:
+            return session.run()
+        except _UnknownTensor:
+            continue
+    raise AssertionError("the second capture knows every tensor")
+
+
+class _UnknownTensor(BaseException):
+    """A real tensor turned up that no object shows; a second capture looks first which exist."""
 
 
 class _Session:
@@ -105,7 +117,7 @@ class _Session:
         self.stepped: list[torch.optim.Optimizer] = []
         self.constants = 0
         self.seeded: tuple[str, Site] | None = None
-        self.known_before: set[int] = set()
+        self.known_before: set[int] | None = None
 
     # -- the order ------------------------------------------------------------------------------
     def run(self) -> Capture:
@@ -121,7 +133,6 @@ class _Session:
         self.states_before = {
             (s.optimizer, id(s.owner), s.path): s.value for s in self.names.states()
         }
-        self.known_before = survivors.storages_alive()
         self.gradient_names = self.names.gradients()
         self._register_entries()
         generators = self._generators()
@@ -238,17 +249,23 @@ class _Session:
         gradient = self.gradient_names.get(address)
         if gradient is not None:
             return self.storages.add_entry(tensor, "gradient", gradient, persistent=True)
-        if address not in self.known_before and not self.real:
-            raise CaptureError(
-                "the step makes a tensor from data that PyTorch does not see "
-                "(torch.from_numpy, torch.load, a loader)",
-                str(site),
-                "make it before the step and pass it as an argument",
-            )
         path = self.seal.tensors.get(id(tensor), "")
+        if not path and not self.real and address not in self.seal.storages:
+            if self.known_before is None:
+                raise _UnknownTensor
+            if address not in self.known_before:
+                raise self._unseen(site)
         name = f"constant:{path}" if path else f"constant:{self.constants}"
         self.constants += 1
         return self.storages.add_entry(tensor, "constant", name, persistent=True)
+
+    def _unseen(self, site: Site) -> CaptureError:
+        return CaptureError(
+            "the step makes a tensor from data that PyTorch does not see "
+            "(torch.from_numpy, torch.load, a loader)",
+            str(site),
+            "make it before the step and pass it as an argument",
+        )
 
     def _fresh_constant(self, tensor: torch.Tensor, site: Site) -> torch.Tensor:
         copy = tensor.clone()
@@ -383,6 +400,7 @@ class _Session:
                 else s
                 for s in new_state
             ],
+            optimizers=self.names.optimizers,
             replays=self.replays,
             stepped=self.stepped,
             parameters=dict(self.names.parameters),
@@ -577,10 +595,12 @@ class _Session:
         self.seal.restore()
 
     def _check_survivors(self) -> None:
-        self.storages.release_fakes()
+        self.storages.release()
+        if not self.storages.alive() and not self.scalars.alive():
+            return
         gc.collect()
-        found = survivors.find(self.fake_mode, self.scalars)
-        if found:
+        if self.storages.alive() or self.scalars.alive():
+            found = survivors.find(self.fake_mode, self.scalars)
             raise CaptureError(
                 f"after the step {found} still holds a tensor or number of it", way_out=OUTSIDE
             )

@@ -75,7 +75,9 @@ class Names:
         """The optimizers' state as it is now."""
         for index, optimizer in enumerate(self.optimizers):
             for owner, entries in optimizer.state.items():
-                name = self.parameter_names.get(id(owner), str(owner)[:40])
+                name = self.parameter_names.get(id(owner), "")
+                if not name:
+                    name = "other" if isinstance(owner, torch.Tensor) else str(owner)
                 for path, value in leaves(entries):
                     yield State(index, path, owner, name, value)
 

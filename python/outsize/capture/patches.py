@@ -8,7 +8,9 @@ tensor data or a number into Python without the recorder seeing it is handed to 
 
 from __future__ import annotations
 
+import builtins
 import contextlib
+import math
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,6 +20,8 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.optim import lr_scheduler
 from torch.optim import optimizer as torch_optimizer
 from torch.utils import _foreach_utils
+
+from outsize.capture.scalars import SYMBOLIC, choose, node_of, symbolic
 
 _READERS = ("numpy", "tolist", "__array__", "data_ptr", "__dlpack__")
 _TEXTS = ("__repr__", "__str__", "__format__")
@@ -56,6 +60,11 @@ def patched(
             for name in _TEXTS:
                 enter(replaced(kind, name, _text(kind, name, on_text)))
         enter(replaced(FakeTensor, "__repr__", _text(FakeTensor, "__repr__", on_text)))
+        for name in ("min", "max"):
+            enter(replaced(builtins, name, _chooser(getattr(builtins, name), name)))
+        enter(replaced(math, "sqrt", _root(math.sqrt)))
+        for name in ("tensor", "as_tensor"):
+            enter(replaced(torch, name, _maker(getattr(torch, name))))
         for module in (torch, torch.random):
             for name in ("set_rng_state", "manual_seed", "seed"):
                 enter(replaced(module, name, _seeder(getattr(module, name), name, on_seed)))
@@ -107,6 +116,48 @@ def _text(kind: type, name: str, on_text: Callable[[Any], None]) -> Any:
         return str(original(value, *args, **kwargs))
 
     return text
+
+
+def _chooser(original: Any, name: str) -> Any:
+    def smallest_or_largest(*args: Any, **kwargs: Any) -> Any:
+        if not kwargs and any(isinstance(value, SYMBOLIC) for value in args):
+            values = args if len(args) > 1 else list(args[0])
+            chosen = choose(name, list(values))
+            if chosen is not None:
+                return chosen
+        return original(*args, **kwargs)
+
+    return smallest_or_largest
+
+
+def _root(original: Any) -> Any:
+    def sqrt(value: Any, /) -> Any:
+        node = node_of(value)
+        return original(value) if node is None else symbolic(node.table.op("sqrt", [node]))
+
+    return sqrt
+
+
+def _maker(original: Any) -> Any:
+    """`torch.tensor(number)` of a symbolic number: an op that takes it, not a constant."""
+
+    def make(data: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
+        node = node_of(data)
+        if node is None or args:
+            return original(data, *args, **kwargs)  # type: ignore[no-any-return]
+        dtype = kwargs.pop("dtype", None) or _DTYPES[node.type]()
+        requires_grad = kwargs.pop("requires_grad", False)
+        made = torch.full((), data, dtype=dtype, **kwargs)
+        return made.requires_grad_() if requires_grad else made
+
+    return make
+
+
+_DTYPES: dict[type, Callable[[], torch.dtype]] = {
+    float: torch.get_default_dtype,
+    int: lambda: torch.int64,
+    bool: lambda: torch.bool,
+}
 
 
 def _seeder(original: Any, name: str, on_seed: Callable[[str], None]) -> Any:

@@ -26,7 +26,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from outsize.capture import tables
 from outsize.capture.encode import encode
-from outsize.capture.scalars import Number, ScalarNode, ScalarTable, node_of, symbolic
+from outsize.capture.scalars import Number, Ref, ScalarNode, ScalarTable, node_of, symbolic
 from outsize.capture.sites import Site, Sites
 from outsize.capture.storages import (
     StorageRecord,
@@ -158,7 +158,7 @@ class Recorder(TorchDispatchMode):
             if {"scalar": scalar} in op.results:
                 return f" (`.item()` at {op.site})"
         for argument in self.scalars.records[scalar].args:
-            if isinstance(argument, ScalarNode) and argument.id is not None:
+            if isinstance(argument, Ref):
                 source = self._item_source(argument.id)
                 if source:
                     return source

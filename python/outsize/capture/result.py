@@ -73,7 +73,7 @@ class Capture:
     grads: dict[str, int | None]  # parameter name -> value id; only parameters whose .grad is new
     dropped_grads: list[str]  # parameters whose .grad is None afterwards and was not before
     new_state: list[NewState]
-    state_objects: list[Any] = field(default_factory=list)
+    optimizers: list[torch.optim.Optimizer] = field(default_factory=list)
     replays: list[Replay] = field(default_factory=list)
     stepped: list[torch.optim.Optimizer] = field(default_factory=list)
     parameters: dict[str, torch.Tensor] = field(default_factory=dict)

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Union
@@ -87,6 +89,13 @@ _UNARY = {
 _COMPARISONS = {"eq", "ne", "lt", "le", "gt", "ge", "not"}
 
 
+@dataclass(frozen=True)
+class Ref:
+    """An earlier scalar, as an argument."""
+
+    id: int
+
+
 @dataclass
 class ScalarRecord:
     """One entry of the graph's `scalars`."""
@@ -95,7 +104,7 @@ class ScalarRecord:
     type: type
     name: str = ""
     function: str = ""
-    args: list[Any] = field(default_factory=list)  # ScalarNode or plain numbers
+    args: list[Ref | Number] = field(default_factory=list)
     present: Number | None = None
     # Items: computes the present value on demand, or returns None where it is not to be had.
     evaluate: Callable[[], Number | None] | None = None
@@ -108,16 +117,23 @@ class ScalarTable:
 
     def __init__(self) -> None:
         self.records: list[ScalarRecord] = []
-        # guard(node, outcome): a branch was taken. Requires: the present value is known.
+        self._nodes: list[weakref.ref[ScalarNode]] = []
+        # guard(node, outcome): Python took a branch, or a plain number. The present value is known.
         self.on_guard: Callable[[ScalarNode, Number], None] = lambda node, outcome: None
         # unknown(node): a branch or a number was wanted and the present value is not known; raises.
         self.on_unknown: Callable[[ScalarNode, str], None] = lambda node, what: None
-        # concretise(node, value, from_cpp): a plain float or int was wanted.
-        self.on_plain: Callable[[ScalarNode, Number], None] = lambda node, value: None
+        # plain(node, value): an op's argument parser wanted a plain float.
+        self.on_plain: Callable[[ScalarNode, float], None] = lambda node, value: None
 
     def _add(self, record: ScalarRecord) -> ScalarNode:
         self.records.append(record)
-        return ScalarNode(self, len(self.records) - 1, record.type, None)
+        node = ScalarNode(self, len(self.records) - 1, record.type, None)
+        self._nodes.append(weakref.ref(node))
+        return node
+
+    def alive(self) -> bool:
+        """Whether somebody still holds one of the numbers."""
+        return any(node() is not None for node in self._nodes)
 
     def input(self, name: str, present: Number) -> ScalarNode:
         return self._add(ScalarRecord("input", type(present), name=name, present=present))
@@ -129,7 +145,7 @@ class ScalarTable:
 
     def op(self, function: str, args: list[ScalarNode]) -> ScalarNode:
         kind = _result_type(function, [arg.type for arg in args])
-        plain = [arg.literal if arg.id is None else arg for arg in args]
+        plain = [arg.as_argument() for arg in args]
         return self._add(ScalarRecord("op", kind, function=function, args=plain))
 
     def present(self, scalar: int) -> Number | None:
@@ -147,8 +163,7 @@ class ScalarTable:
     ) -> Number | None:
         """An op's number, from those that `value` gives for the scalars it takes."""
         args = [
-            value(arg.id) if isinstance(arg, ScalarNode) and arg.id is not None else arg
-            for arg in record.args
+            value(arg.id) if isinstance(arg, Ref) else arg for arg in record.args
         ]
         return None if any(arg is None for arg in args) else compute(record.function, args)
 
@@ -245,6 +260,12 @@ class ScalarNode:
     def wrap_bool(self, number: bool) -> ScalarNode:
         return ScalarNode(self.table, None, bool, number)
 
+    def as_argument(self) -> Ref | Number:
+        if self.id is not None:
+            return Ref(self.id)
+        assert self.literal is not None
+        return self.literal
+
     def present(self) -> Number | None:
         return self.literal if self.id is None else self.table.present(self.id)
 
@@ -290,7 +311,10 @@ class ScalarNode:
     def guard_float(self, file: str = "", line: int = 0) -> float:
         value = float(self._known("a plain float"))
         if self.id is not None:
-            self.table.on_plain(self, value)
+            if sys._getframe(1).f_code.co_filename == torch.__file__:
+                self.table.on_guard(self, value)  # float(x) in Python: it may go anywhere
+            else:
+                self.table.on_plain(self, value)
         return value
 
     # -- text -----------------------------------------------------------------------------------
@@ -346,6 +370,21 @@ def node_of(value: Any) -> ScalarNode | None:
         if isinstance(node, ScalarNode):
             return node
     return None
+
+
+def choose(function: str, values: list[Any]) -> Any:
+    """Python's `min` or `max` of numbers of which some are symbolic; None if none of ours is."""
+    nodes = [node_of(value) for value in values]
+    first = next((node for node in nodes if node is not None), None)
+    if first is None:
+        return None
+    plain = {int: first.wrap_int, float: first.wrap_float, bool: first.wrap_bool}
+    operands = []
+    for value, node in zip(values, nodes):
+        if node is None and type(value) not in plain:
+            return None
+        operands.append(node or plain[type(value)](value))
+    return symbolic(first.table.op(function, operands))
 
 
 def symbolic(node: ScalarNode) -> Any:

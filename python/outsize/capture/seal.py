@@ -23,6 +23,8 @@ from typing import Any
 
 import torch
 
+from outsize.capture.storages import has_storage, storage_address
+
 _SIMPLE = (type(None), bool, int, float, str, bytes, complex, torch.dtype, torch.device)
 _SKIPPED = (type, types.ModuleType, types.BuiltinFunctionType, torch.Tensor, torch.Size)
 _HOOK_ATTRIBUTES = frozenset(torch.nn.Module().__dict__) - {
@@ -113,6 +115,7 @@ class Seal:
         self.containers: list[Container] = []
         self.names: set[str] = {"training"}
         self.tensors: dict[int, str] = {}  # id(tensor) -> path
+        self.storages: set[int] = set()  # the addresses of the storages behind them
         self._tensor_objects: list[torch.Tensor] = []
         self._seen: set[int] = set()
         self._types: set[type] = set()
@@ -130,6 +133,8 @@ class Seal:
             if id(value) not in self.tensors:
                 self.tensors[id(value)] = path
                 self._tensor_objects.append(value)
+                if has_storage(value):
+                    self.storages.add(storage_address(value))
             return []
         if isinstance(value, _SIMPLE) or isinstance(value, _SKIPPED) or id(value) in self._seen:
             return []

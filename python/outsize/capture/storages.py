@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from outsize.errors import CaptureError
 
@@ -74,6 +75,7 @@ class StorageTable:
         self._fakes: dict[tuple[Any, ...], FakeTensor] = {}
         self._fake_storages: dict[int, torch.UntypedStorage] = {}
         self._alive: list[torch.UntypedStorage] = []
+        self._made: list[StorageWeakRef] = []
 
     # -- storages -------------------------------------------------------------------------------
     def find(self, tensor: torch.Tensor) -> int | None:
@@ -196,9 +198,20 @@ class StorageTable:
         self._fakes[key] = fake
         return fake
 
-    def release_fakes(self) -> None:
-        """Drops the stand-ins; what is still alive afterwards is held by someone else."""
+    def release(self) -> None:
+        """Drops all that keeps storages alive; addresses mean nothing from here on."""
         self._fakes.clear()
+        self._fake_storages.clear()
+        self._by_address.clear()
+        self._made = [StorageWeakRef(storage) for storage in self._alive if self._is_made(storage)]
+        self._alive.clear()
+
+    def _is_made(self, storage: torch.UntypedStorage) -> bool:
+        return storage.device.type == "meta"
+
+    def alive(self) -> bool:
+        """After `release`: whether somebody still holds a fake storage."""
+        return any(not storage.expired() for storage in self._made)
 
     # -- results --------------------------------------------------------------------------------
     def json_values(self) -> list[dict[str, Any]]:
