@@ -1,4 +1,5 @@
-// The plan checker against the oracle of plan_oracle.h, on small random edits of legal plans.
+// The plan checker against the oracle of check_testing_oracle.h, on small random edits of legal
+// plans.
 //
 //   random graph -> a sequential plan with swaps and reruns -> waits pruned while the checker
 //   allows
@@ -17,8 +18,8 @@
 #include "outsize/base/random.h"
 #include "outsize/plan/check.h"
 #include "outsize/plan/check_testing.h"
-#include "tests/plan_generator.h"
-#include "tests/plan_oracle.h"
+#include "outsize/plan/check_testing_generator.h"
+#include "outsize/plan/check_testing_oracle.h"
 
 namespace outsize {
 namespace {

@@ -12,7 +12,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <optional>
 #include <set>
@@ -21,6 +20,7 @@
 #include <vector>
 
 #include "outsize/base/random.h"
+#include "outsize/plan/check_testing_lanes.h"
 #include "outsize/plan/plan.h"
 
 namespace outsize {
@@ -50,12 +50,9 @@ struct ByteTouch {
 
 class Oracle {
  public:
-  Oracle(const Graph& graph, const Plan& plan) : graph_(graph), plan_(plan) {
-    for (const Instruction& instruction : plan.instructions) {
+  Oracle(const Graph& graph, const Plan& plan) : graph_(graph), plan_(plan), lanes_(plan) {
+    for (const Instruction& instruction : plan.instructions)
       touches_.push_back(touches_of(instruction));
-      lanes_[static_cast<size_t>(instruction.stream)].push_back(static_cast<int>(touches_.size()) -
-                                                                1);
-    }
     run_program();
   }
 
@@ -131,61 +128,13 @@ class Oracle {
     return false;
   }
 
-  // How far each stream is: twice the instructions that have ended, plus one if one is open.
-  using Progress = std::array<int, kStreams>;
-
-  bool has_ended(const Progress& progress, int instruction) const {
-    const auto stream =
-        static_cast<size_t>(plan_.instructions[static_cast<size_t>(instruction)].stream);
-    const auto& lane = lanes_[stream];
-    const auto at = std::find(lane.begin(), lane.end(), instruction) - lane.begin();
-    return at < progress[stream] / 2;
-  }
-  int open_in(const Progress& progress, size_t s) const {
-    return progress[s] % 2 == 1 ? lanes_[s][static_cast<size_t>(progress[s] / 2)] : -1;
-  }
-  bool can_step(const Progress& progress, size_t s) const {
-    if (progress[s] % 2 == 1) return true;
-    const auto next = static_cast<size_t>(progress[s] / 2);
-    if (next == lanes_[s].size()) return false;
-    for (const InstructionId wait : plan_.instructions[static_cast<size_t>(lanes_[s][next])].waits)
-      if (!has_ended(progress, wait.value)) return false;
-    return true;
-  }
-  bool is_finished(const Progress& progress) const {
-    for (size_t s = 0; s < kStreams; ++s)
-      if (progress[s] < static_cast<int>(2 * lanes_[s].size())) return false;
-    return true;
-  }
-
   std::optional<std::string> find_overlap() const {
     std::map<std::pair<int, int>, bool> known;
-    const auto conflicts = [&](int i, int k) {
+    return lanes_.search([&](int i, int k) {
       const auto [it, is_new] = known.try_emplace({i, k}, false);
       if (is_new) it->second = conflict(i, k);
       return it->second;
-    };
-    std::set<Progress> seen = {Progress{}};
-    std::vector<Progress> left = {Progress{}};
-    while (!left.empty()) {
-      const Progress at = left.back();
-      left.pop_back();
-      bool moved = false;
-      for (size_t s = 0; s < kStreams; ++s) {
-        if (!can_step(at, s)) continue;
-        moved = true;
-        Progress next = at;
-        ++next[s];
-        if (!seen.insert(next).second) continue;
-        left.push_back(next);
-        const int opened = open_in(next, s);
-        for (size_t t = 0; t < kStreams; ++t)
-          if (t != s && opened >= 0 && open_in(next, t) >= 0 && conflicts(opened, open_in(next, t)))
-            return "two open instructions touch one byte";
-      }
-      if (!moved && !is_finished(at)) return "the streams wait for ever";
-    }
-    return std::nullopt;
+    });
   }
 
   // One run. `in_order`: as the list has it, as far as that can be had; else at random.
@@ -194,20 +143,19 @@ class Oracle {
     if (auto harm = enter(cells)) return harm;
     std::vector<std::vector<Cell>> taken(touches_.size());
     std::vector<char> ran(graph_.ops.size(), 0);
-    Progress progress = {};
+    Lanes::Progress progress = {};
     int last_rng = -1;
-    while (!is_finished(progress)) {
+    while (!lanes_.is_finished(progress)) {
       std::vector<size_t> able;
       for (size_t s = 0; s < kStreams; ++s)
-        if (can_step(progress, s)) able.push_back(s);
+        if (lanes_.can_step(progress, s)) able.push_back(s);
       if (able.empty()) return "the streams wait for ever";
       size_t s = able[static_cast<size_t>(random.below(static_cast<int64_t>(able.size())))];
       if (in_order)
         s = *std::min_element(able.begin(), able.end(), [&](size_t a, size_t b) {
-          return lanes_[a][static_cast<size_t>(progress[a] / 2)] <
-                 lanes_[b][static_cast<size_t>(progress[b] / 2)];
+          return lanes_.at(progress, a) < lanes_.at(progress, b);
         });
-      const int i = lanes_[s][static_cast<size_t>(progress[s] / 2)];
+      const int i = lanes_.at(progress, s);
       if (progress[s]++ % 2 == 0) {
         if (auto harm = open(i, cells, taken[static_cast<size_t>(i)], ran, last_rng)) return harm;
       } else {
@@ -313,8 +261,8 @@ class Oracle {
 
   const Graph& graph_;
   const Plan& plan_;
-  std::vector<std::vector<ByteTouch>> touches_;        // per instruction
-  std::array<std::vector<int>, kStreams> lanes_;       // per stream: its instructions
+  std::vector<std::vector<ByteTouch>> touches_;  // per instruction
+  const Lanes lanes_;
   std::vector<std::vector<std::vector<int>>> before_;  // [op][storage][byte]: version it must read
   std::vector<std::vector<int>> last_;                 // [storage][byte]: version at the end
 };

@@ -14,7 +14,7 @@
 
 #include "outsize/base/random.h"
 #include "outsize/plan/check_testing.h"
-#include "tests/plan_oracle.h"
+#include "outsize/plan/check_testing_oracle.h"
 
 namespace outsize {
 
