@@ -57,8 +57,8 @@ inline constexpr EnumNames<FindingKind, 4> kFindingKindNames{
 
 struct Finding {
   FindingKind kind = FindingKind::kGeometry;
-  OpId op;            // the first op of its kind in program order
-  StorageId storage;  // the one concerned
+  OpId op;            // each op concerned has its own
+  StorageId storage;  // the one concerned; none where it is about a result alone
   std::string text;   // names op, site, what was wanted and what was seen
   bool operator==(const Finding&) const = default;
 };
