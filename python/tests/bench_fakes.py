@@ -71,6 +71,12 @@ def fake_decorator(fault: str) -> Callable[..., Any]:
                 timeline=[(0, third), (2_000_000, 3 * third), (9_000_000, third)],
             )
 
+        @property
+        def captures(self) -> int:
+            return (
+                1 if self.count < 2 else 2
+            )  # the second step has optimizer state: another capture
+
         def prepare(self, batch: Any) -> Forecast:
             if fault == "infeasible":
                 raise InfeasibleError(f"the floor is {2 * self.budget} bytes, budget {self.budget}")

@@ -330,6 +330,37 @@ def test_bad_use_exits_2_and_says_what_was_meant(
     assert said in capsys.readouterr().err
 
 
+def test_the_table_has_a_row_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fields = {
+        "model": "/somewhere/mine.py:tiny",
+        "input": "8 x 512 tokens",
+        "eager_peak_bytes": 4_000_000_000,
+        "budget_bytes": 500_000_000,
+        "measured_peak_bytes": 499_000_000,
+        "bit_equal": True,
+        "control_bit_equal": True,
+        "eager_step_s": 5.0,
+        "planned_step_s": 5.5,
+        "ratio": 1.1,
+        "predicted_step_s": 5.0,
+        "bound_s": 4.95,
+        "moved": {"out": 1_000_000_000, "in": 2_000_000_000, "write": 0, "read": 0},
+        "recomputed_ops": 7,
+    }
+    file = tmp_path / "a.json"
+    file.write_text(json.dumps(fields))
+    assert bench_main.main(["table", str(file), str(file)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4 and lines[2] == lines[3]
+    assert lines[2] == (
+        "| mine.py:tiny | 8 x 512 tokens | 4,000.0 MB | 500.0 MB | 12.5% | 499.0 MB | equal | 5 | 5.5 |"
+        " 1.1 | +10.0% | 90% | 3 GB | 7 |"
+    )
+    with pytest.raises(SystemExit) as caught:
+        bench_main.main(["table", str(tmp_path / "none.json")])
+    assert caught.value.code == 2 and "none.json" in capsys.readouterr().err
+
+
 def test_unknown_benches_and_short_demos_are_bad_use(capsys: pytest.CaptureFixture[str]) -> None:
     assert bench_main.main(["trian"]) == 2
     assert "did you mean train?" in capsys.readouterr().err

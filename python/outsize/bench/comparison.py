@@ -80,6 +80,7 @@ class Comparison:
     budget_bytes: int = 0
     first_forecast: Fields = field(default_factory=dict)  # as printed before step 1
     prepare_s: float = 0.0
+    captures_prepared: int = 0
     after_prepare: dict[str, int] = field(default_factory=dict)  # the planned process's memory
     samples: list[list[dict[str, int]]] = field(default_factory=list)  # the same, within each step
     closed_digests: dict[str, str] = field(default_factory=dict)
@@ -124,11 +125,10 @@ class Comparison:
 
     @property
     def last_capture(self) -> int:
-        """Index of the step with whose call the last plan was made; -1 where `prepare` made it."""
-        forecasts = [self.first_forecast] + [s["record"]["forecast"] for s in self.planned.steps]
-        keys = [(f["step_s"], f["peak_bytes"], f["bound_s"]) for f in forecasts]
-        changes = [index for index in range(1, len(keys)) if keys[index] != keys[index - 1]]
-        return changes[-1] - 1 if changes else -1
+        """Index of the step whose call made the last plan; -1 where `prepare` made it."""
+        counts = [self.captures_prepared] + [step["captures"] for step in self.planned.steps]
+        grown = [index for index in range(1, len(counts)) if counts[index] > counts[index - 1]]
+        return grown[-1] - 1 if grown else -1
 
     def anonymous_growth(self, since_last_capture: bool = True) -> int:
         """Most anonymous bytes the planned process had, over what it had after capture."""
@@ -237,6 +237,7 @@ def compare(workers: Workers, listener: Listener) -> Comparison:
         prepared = planned.request("prepare", budget=result.budget_bytes, **settings.options)
         result.first_forecast = prepared["forecast"]
         result.prepare_s = prepared["seconds"]
+        result.captures_prepared = prepared["captures"]
         result.after_prepare = prepared["memory"]
         listener.forecast(result)
 

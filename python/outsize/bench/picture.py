@@ -226,10 +226,11 @@ svg { display: block; width: 100%; height: auto; }
 svg.key { width: 26px; height: 10px; }
 .grid { stroke: #e8ecf0; } .axis { stroke: #8795a1; } .pointer { stroke: #52606d; stroke-width: .8; }
 .tick { font-size: 12px; fill: #52606d; } .title { font-size: 12.5px; fill: #3a4754; }
-.limit { font-size: 12.5px; font-weight: 600; }
+.limit { font-size: 12.5px; font-weight: 600; paint-order: stroke; stroke: #fff; stroke-width: 4px; }
 table { border-collapse: collapse; width: 100%; font-size: 14px; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: 6px 10px 6px 0; border-top: 1px solid #e8ecf0; vertical-align: top;
          overflow-wrap: anywhere; }
+td:nth-child(2) { white-space: nowrap; }
 thead th { border-top: 0; color: #52606d; font-weight: 600; }
 .ok { color: #1b7f3b; font-weight: 600; } .failed { color: #c62828; font-weight: 600; }
 .missed { color: #a15c00; font-weight: 600; }
@@ -325,6 +326,7 @@ def draw_comparison(comparison: Comparison, beside: ShortRuns, checks: Sequence[
         "held by tensors, GB",
         [limit],
     )
+    floor = comparison.forecast["floor_bytes"]
     near = chart(
         "Memory over one planned step, forecast and measured",
         [
@@ -333,7 +335,10 @@ def draw_comparison(comparison: Comparison, beside: ShortRuns, checks: Sequence[
         ],
         "time since the step began, s",
         "on the device, MB",
-        [Limit(limit.name, budget / 1e6)],
+        [
+            Limit(limit.name, budget / 1e6),
+            Limit(f"floor {floor / 1e6:.1f} MB: no plan needs less", floor / 1e6, "#6b7785"),
+        ],
     )
     runs = [
         ("planned", comparison.planned, "#1565c0"),

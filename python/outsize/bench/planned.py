@@ -63,11 +63,17 @@ class PlannedTrainer(Trainer):
         forecast = self.planned_step.prepare(self.workload.make_batch(self.index))
         self.step = self.planned_step
         seconds = time.perf_counter() - begin
-        return {"forecast": forecast_fields(forecast), "seconds": seconds, "memory": memory()}
+        return {
+            "forecast": forecast_fields(forecast),
+            "captures": self.planned_step.captures,
+            "seconds": seconds,
+            "memory": memory(),
+        }
 
     def train(self, fields: Fields) -> Fields:
         reply = super().train(fields)
         record = self.planned_step.last
+        reply["captures"] = self.planned_step.captures
         reply["record"] = {
             "step_s": record.step_s,
             "peak_bytes": record.peak_bytes,
