@@ -1,7 +1,6 @@
 #include "outsize/bound/bounds.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "outsize/bound/gaps.h"
 #include "outsize/bound/step_program.h"
@@ -15,11 +14,11 @@ using bounding::Rates;
 using bounding::StepBound;
 using bounding::StepLimits;
 
-// ns that `bytes` take at `bytes_per_s`, rounded down; 0 where there are none, or no link to judge by.
+// Whole ns that `bytes` take at `bytes_per_s`; 0 where there are none, or no link to judge by.
 int64_t ns_of(int64_t bytes, int64_t bytes_per_s) {
   if (bytes <= 0 || bytes_per_s <= 0) return 0;
-  return static_cast<int64_t>(std::floor(static_cast<double>(bytes) * 1e9 /
-                                         static_cast<double>(bytes_per_s) * (1 - 1e-12)));
+  const __int128 wide = static_cast<__int128>(bytes) * 1'000'000'000 + bytes_per_s - 1;
+  return static_cast<int64_t>(wide / bytes_per_s);
 }
 
 struct BorderBytes {
