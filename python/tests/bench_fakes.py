@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -43,7 +44,7 @@ def tiny() -> tuple[Any, ...]:
 
 def fake_decorator(fault: str) -> Callable[..., Any]:
     from outsize.errors import InfeasibleError
-    from outsize.forecast import Forecast, StepRecord
+    from outsize.forecast import Forecast
 
     class FakeStep:
         """Has the attributes of a planned step."""
@@ -51,7 +52,7 @@ def fake_decorator(fault: str) -> Callable[..., Any]:
         def __init__(self, model: Any, budget: int, step: Callable[[Any], torch.Tensor]) -> None:
             self.model, self.budget, self.step = model, budget, step
             self.count = 0
-            self.last: StepRecord | None = None
+            self.last: SimpleNamespace | None = None
 
         def forecast(self, first: bool) -> Forecast:
             third = self.budget // 3
@@ -90,7 +91,7 @@ def fake_decorator(fault: str) -> Callable[..., Any]:
                 weight[0, 5] = torch.nextafter(weight[0, 5], torch.tensor(torch.inf))
             peak = self.budget + 1 if fault == "wrong" else self.budget - 64
             forecast = self.forecast(first=self.count == 1)
-            self.last = StepRecord(
+            self.last = SimpleNamespace(  # what the bench reads of a StepRecord
                 step_s=0.01,
                 peak_bytes=peak,
                 live_peak_bytes=peak,
@@ -98,7 +99,6 @@ def fake_decorator(fault: str) -> Callable[..., Any]:
                 recomputed_ops=3,
                 forecast=forecast,
                 timeline=forecast.timeline,
-                times=[],
             )
             return loss
 

@@ -337,7 +337,7 @@ def draw_comparison(comparison: Comparison, beside: ShortRuns, checks: Sequence[
         "on the device, MB",
         [
             Limit(limit.name, budget / 1e6),
-            Limit(f"floor {floor / 1e6:.1f} MB: no plan needs less", floor / 1e6, "#6b7785"),
+            Limit(f"floor {floor / 1e6:.1f} MB", floor / 1e6, "#6b7785"),
         ],
     )
     runs = [
