@@ -105,7 +105,10 @@ def fake_decorator(fault: str) -> Callable[..., Any]:
         def close(self) -> None:
             self.last = None
 
-    def decorator(model: Any, optimizer: Any, budget: int, host: Any = None) -> Callable[..., Any]:
+    def decorator(
+        model: Any, optimizer: Any, budget: int, log: Callable[[str], None], host: Any = None
+    ) -> Callable[..., Any]:
+        log(f"{budget} bytes")
         return lambda step: FakeStep(model, budget, step)
 
     return decorator
@@ -113,6 +116,7 @@ def fake_decorator(fault: str) -> Callable[..., Any]:
 
 if __name__ == "__main__":
     from outsize.bench.planned import PlannedTrainer
-    from outsize.bench.process import serve
+    from outsize.bench.process import Channel
 
-    serve(PlannedTrainer(fake_decorator(sys.argv[1])).handlers())
+    channel = Channel()
+    channel.serve(PlannedTrainer(fake_decorator(sys.argv[1]), channel).handlers())

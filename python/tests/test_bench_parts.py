@@ -41,11 +41,14 @@ def hold(fields):
     return {"held": len(held)}
 
 def talk(fields):
+    channel.note("first")
+    channel.note("second")
     print("libraries print to stdout")
     os.system("echo and so do their children")
     return {"said": fields["text"]}
 
-process.serve({"hold": hold, "talk": talk, "die": lambda _: os._exit(3), "fail": lambda f: f["gone"]})
+channel = process.Channel()
+channel.serve({"hold": hold, "talk": talk, "die": lambda _: os._exit(3), "fail": lambda f: f["gone"]})
 """
 
 
@@ -61,7 +64,10 @@ def worker(tmp_path: Path) -> Iterator[Worker]:
 
 
 def test_prints_do_not_disturb_answers(worker: Worker) -> None:
+    notes: list[str] = []
+    worker.listen = notes.append
     assert worker.request("talk", text="ü\n") == {"said": "ü\n"}
+    assert notes == ["first", "second"]
     assert worker.request("hold", bytes=1, seconds=0) == {"held": 1}
 
 

@@ -217,6 +217,7 @@ def compare(workers: Workers, listener: Listener) -> Comparison:
         planned = stack.enter_context(workers.start("planned", settings.planned_command))
         unplanned = stack.enter_context(workers.start("unplanned", UNPLANNED))
         tuned = stack.enter_context(workers.start("tuned", UNPLANNED, tuned_malloc=True))
+        planned.listen = listener.note
         pairs = [(planned, result.planned), (unplanned, result.unplanned), (tuned, result.tuned)]
         for worker, _ in pairs:
             workers.send_build(worker)

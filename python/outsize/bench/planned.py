@@ -14,7 +14,7 @@ import torch
 
 from outsize.forecast import Forecast
 
-from .process import Fields, Handler, memory, serve
+from .process import Channel, Fields, Handler, memory
 from .trainer import Trainer
 
 # outsize.step, or what stands in for it in tests of the bench.
@@ -34,8 +34,9 @@ def step_options(fields: Mapping[str, Any]) -> Fields:
 class PlannedTrainer(Trainer):
     """Answers `check`, `prepare` and `close` too."""
 
-    def __init__(self, decorator: Decorator) -> None:
+    def __init__(self, decorator: Decorator, channel: Channel) -> None:
         self._decorator = decorator
+        self._channel = channel
         self.planned_step: Any = None
 
     def handlers(self) -> dict[str, Handler]:
@@ -47,7 +48,10 @@ class PlannedTrainer(Trainer):
 
     def _decorate(self, fields: Fields) -> Any:
         decorated = self._decorator(
-            self.workload.model, self.workload.optimizer, **step_options(fields)
+            self.workload.model,
+            self.workload.optimizer,
+            log=self._channel.note,
+            **step_options(fields),
         )
         return decorated(self.workload.train_step)
 
@@ -98,7 +102,8 @@ class PlannedTrainer(Trainer):
 def main() -> None:
     import outsize
 
-    serve(PlannedTrainer(outsize.step).handlers())
+    channel = Channel()
+    channel.serve(PlannedTrainer(outsize.step, channel).handlers())
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
     driver                                   worker
     worker.request("step", index=3)   ->     {"do": "step", "index": 3}
+                                      <-     {"note": "planning"}            any number of these, then
     {"loss": …, "step_s": …}          <-     {"loss": …, "step_s": …}
 
 Workers answer on the stdout they were given; what libraries print there goes to stderr, a log file.
@@ -59,26 +60,38 @@ def memory(process_id: int | str = "self") -> dict[str, int]:
     return sizes
 
 
-def serve(handlers: Mapping[str, Handler]) -> None:
-    """A worker's loop: one request after another until stdin ends or `end` was answered."""
-    replies = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    for line in sys.stdin:
-        fields = json.loads(line)
-        name = fields.pop("do")
-        try:
-            if name not in handlers:
-                raise ValueError(f"no request {name!r}; known: {', '.join(handlers)}")
-            reply = handlers[name](fields)
-        except Exception as error:  # all errors are the driver's to judge
-            traceback.print_exc()
-            message = str(error) or type(error).__name__
-            kinds = [base.__name__ for base in type(error).__mro__]
-            reply = {"error": {"kinds": kinds, "message": message}}
-        replies.write(json.dumps(reply) + "\n")
-        replies.flush()
-        if name == "end":
-            break
+class Channel:
+    """A worker's end: what it prints from now on goes to stderr, and answers to the driver."""
+
+    def __init__(self) -> None:
+        self._replies = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+        os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+
+    def note(self, text: str) -> None:
+        """Tells the driver how a long request goes on."""
+        self._write({"note": text})
+
+    def serve(self, handlers: Mapping[str, Handler]) -> None:
+        """Answers one request after another until stdin ends or `end` was answered."""
+        for line in sys.stdin:
+            fields = json.loads(line)
+            name = fields.pop("do")
+            try:
+                if name not in handlers:
+                    raise ValueError(f"no request {name!r}; known: {', '.join(handlers)}")
+                reply = handlers[name](fields)
+            except Exception as error:  # all errors are the driver's to judge
+                traceback.print_exc()
+                message = str(error) or type(error).__name__
+                kinds = [base.__name__ for base in type(error).__mro__]
+                reply = {"error": {"kinds": kinds, "message": message}}
+            self._write(reply)
+            if name == "end":
+                break
+
+    def _write(self, fields: Fields) -> None:
+        self._replies.write(json.dumps(fields) + "\n")
+        self._replies.flush()
 
 
 class Worker:
@@ -101,6 +114,7 @@ class Worker:
             )
         self._unread = b""
         self._doing = "start"
+        self.listen: Callable[[str], None] = lambda note: None  # is told the worker's notes
         self.samples: list[dict[str, int]] = (
             []
         )  # of memory(), taken while `receive(sample=True)` waits
@@ -135,16 +149,26 @@ class Worker:
 
     def receive(self, timeout_s: float = 900, sample: bool = False) -> Fields:
         """The answer to what was sent. With `sample`, notes the process's memory while it waits."""
-        assert self._process.stdout is not None
         deadline = time.monotonic() + timeout_s
+        while True:
+            reply = self._next_line(deadline, timeout_s, sample)
+            if "note" not in reply:
+                break
+            self.listen(str(reply["note"]))
+        if "error" in reply:
+            error = reply["error"]
+            raise WorkerError(self.name, self._doing, error["kinds"], error["message"])
+        return reply
+
+    def _next_line(self, deadline: float, timeout_s: float, sample: bool) -> Fields:
+        assert self._process.stdout is not None
         output = self._process.stdout.fileno()
         while b"\n" not in self._unread:
             left = deadline - time.monotonic()
             if left <= 0:
                 self.stop()
-                raise WorkerError(
-                    self.name, self._doing, ["timeout"], f"no answer in {timeout_s:.0f} s"
-                )
+                silence = f"no answer in {timeout_s:.0f} s"
+                raise WorkerError(self.name, self._doing, ["timeout"], silence)
             ready, _, _ = select.select([output], [], [], min(left, SAMPLE_S) if sample else left)
             if ready:
                 read = os.read(output, 1 << 20)
@@ -155,11 +179,8 @@ class Worker:
                 with contextlib.suppress(OSError):  # it may be gone by now
                     self.samples.append(memory(self._process.pid))
         line, _, self._unread = self._unread.partition(b"\n")
-        reply: Fields = json.loads(line)
-        if "error" in reply:
-            error = reply["error"]
-            raise WorkerError(self.name, self._doing, error["kinds"], error["message"])
-        return reply
+        fields: Fields = json.loads(line)
+        return fields
 
     def memory(self) -> dict[str, int]:
         """Bytes of the process now."""

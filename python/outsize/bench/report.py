@@ -115,6 +115,7 @@ def bit_checks(comparison: Comparison) -> list[Check]:
 def memory_checks(comparison: Comparison) -> list[Check]:
     budget, peak = comparison.budget_bytes, comparison.measured_peak_bytes
     growth = comparison.anonymous_growth()
+    shared = comparison.planned.steps[-1]["memory"]["shared"]
     return [
         Check(
             f"peak, all {len(comparison.planned.steps)} steps",
@@ -125,7 +126,7 @@ def memory_checks(comparison: Comparison) -> list[Check]:
         Check(
             "process beside the arenas",
             growth <= GROWTH_LIMIT,
-            f"grew {growth / (1 << 20):.1f} MiB after capture",
+            f"grew {growth / (1 << 20):.1f} MiB after capture; arena and host slab {format_bytes(shared)}",
             f"at most {GROWTH_LIMIT >> 20} MiB",
         ),
     ]

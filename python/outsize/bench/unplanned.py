@@ -21,7 +21,7 @@ if __name__ == "__main__":
 import torch
 
 from .limits import CountingAllocator, limit_data
-from .process import Fields, Handler, serve
+from .process import Channel, Fields, Handler
 from .trainer import Trainer
 
 
@@ -69,4 +69,4 @@ class UnplannedTrainer(Trainer):
 
 
 if __name__ == "__main__":
-    serve(UnplannedTrainer().handlers())
+    Channel().serve(UnplannedTrainer().handlers())
