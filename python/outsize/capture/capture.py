@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import hashlib
+import itertools
 import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -23,6 +25,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.optim import optimizer as torch_optimizer
 from torch.utils import _pytree as pytree
+from torch.utils.weak import WeakIdKeyDictionary
 
 from outsize.capture import survivors
 from outsize.capture.arguments import flatten
@@ -68,12 +71,24 @@ def capture(
     for known_before in (None, survivors.storages_alive):
         session = _Session(function, args, kwargs or {}, names, real, symbols, title)
         if known_before is not None:
+            gc.collect()
             session.known_before = known_before()
         try:
             return session.run()
         except _UnknownTensor:
             continue
     raise AssertionError("the second capture knows every tensor")
+
+
+_constant_names: WeakIdKeyDictionary = WeakIdKeyDictionary()
+_constant_count = itertools.count()
+
+
+def _constant_name(tensor: torch.Tensor) -> str:
+    """A name for a tensor that no path leads to, the same for its whole life in this process."""
+    if tensor not in _constant_names:
+        _constant_names[tensor] = str(next(_constant_count))
+    return str(_constant_names[tensor])
 
 
 class _UnknownTensor(BaseException):
@@ -115,7 +130,7 @@ class _Session:
         self.scalar_inputs: list[ScalarInput] = []
         self.replays: list[Replay] = []
         self.stepped: list[torch.optim.Optimizer] = []
-        self.constants = 0
+        self.lifted: dict[str, torch.Tensor] = {}
         self.seeded: tuple[str, Site] | None = None
         self.known_before: set[int] | None = None
 
@@ -255,8 +270,7 @@ class _Session:
                 raise _UnknownTensor
             if address not in self.known_before:
                 raise self._unseen(site)
-        name = f"constant:{path}" if path else f"constant:{self.constants}"
-        self.constants += 1
+        name = f"constant:{path or _constant_name(tensor)}"
         return self.storages.add_entry(tensor, "constant", name, persistent=True)
 
     def _unseen(self, site: Site) -> CaptureError:
@@ -269,9 +283,14 @@ class _Session:
 
     def _fresh_constant(self, tensor: torch.Tensor, site: Site) -> torch.Tensor:
         copy = tensor.clone()
-        name = f"constant:{self.constants}"
-        self.constants += 1
-        self.storages.add_entry(copy, "constant", name, persistent=True)
+        content = copy.reshape(-1).view(torch.uint8).cpu().numpy().tobytes()
+        text = f"{copy.dtype}{tuple(copy.size())}{copy.stride()}".encode()
+        digest = hashlib.sha256(text + content).hexdigest()[:16]
+        known = self.lifted.get(digest)
+        if known is not None:
+            return known
+        self.lifted[digest] = copy
+        self.storages.add_entry(copy, "constant", f"constant:{digest}", persistent=True)
         return copy
 
     def _read(self, method: str, tensor: torch.Tensor) -> None:
@@ -377,6 +396,11 @@ class _Session:
         values, ids, records = built.values, built.storages, self.storages.records
         guard = self._guard()
         places = [(p, p.before()) for p in self._seal_places()]
+        bound = {id(r.tensor) for i, r in enumerate(records) if r.entry and i in ids}
+        places += [
+            (p, p.before()) for p in self.seal.tensor_places(lambda tensor: id(tensor) in bound)
+        ]
+        gradient_of = {f"grad:{name}": name for name, _ in self.names.parameters}
         captured = Capture(
             graph=built.graph,
             signature=self.signature,
@@ -385,8 +409,13 @@ class _Session:
             entries={
                 ids[index]: record.tensor
                 for index, record in enumerate(records)
-                if record.entry and record.role != "input" and record.tensor is not None
-                if index in ids
+                if record.entry and record.role not in ("input", "gradient")
+                if index in ids and record.tensor is not None
+            },
+            grad_entries={
+                ids[index]: gradient_of[record.name.removesuffix(":before")]
+                for index, record in enumerate(records)
+                if record.entry and record.role == "gradient" and index in ids
             },
             outputs=[
                 Output("value", values[o.id]) if o.kind == "value" else o for o in outputs
@@ -593,6 +622,11 @@ class _Session:
             if parameter.grad is not gradient:
                 parameter.grad = gradient
         self.seal.restore()
+        for tensor, version, requires_grad in self.recorder.touched.values():
+            if tensor.grad_fn is not None and not requires_grad:
+                tensor.detach_()
+            torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
+        self.recorder.touched.clear()
 
     def _check_survivors(self) -> None:
         self.storages.release()

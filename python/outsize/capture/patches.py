@@ -59,6 +59,7 @@ def patched(
         for kind in (torch.SymFloat, torch.SymInt, torch.SymBool, *([torch.Tensor] if fake else [])):
             for name in _TEXTS:
                 enter(replaced(kind, name, _text(kind, name, on_text)))
+        enter(replaced(FakeTensor, "tolist", _reader("tolist", on_read)))
         enter(replaced(FakeTensor, "__repr__", _text(FakeTensor, "__repr__", on_text)))
         for name in ("min", "max"):
             enter(replaced(builtins, name, _chooser(getattr(builtins, name), name)))

@@ -126,6 +126,8 @@ class Recorder(TorchDispatchMode):
         self.fake_mode = fake_mode
         self.ops: list[OpRecord] = []
         self.guards: list[GuardRecord] = []
+        # Real tensors that an op was to write: the object, its version and requires_grad before.
+        self.touched: dict[int, tuple[torch.Tensor, int, bool]] = {}
         self.gradients: dict[int, int] = {}  # storage -> id(parameter): set by AccumulateGrad
         # unknown_tensor(tensor, op, site): a record for a real tensor nobody has registered.
         self._unknown_tensor = unknown_tensor
@@ -343,7 +345,6 @@ class Recorder(TorchDispatchMode):
         storages = self.storages
         access = _Access()
         unmarked = tables.mutated_beyond_schema(name, arguments)
-        read = tables.reads_bytes(name)
         for position, (argument, info) in enumerate(zip(arguments, schema)):
             written = position in unmarked or (
                 info.alias_info is not None and info.alias_info.is_write
@@ -352,7 +353,10 @@ class Recorder(TorchDispatchMode):
                 touched = storages.bytes_of(storages.value_of(tensor))
                 if written:
                     access.add(access.mutates, touched)
-                elif read:
+                    if not isinstance(tensor, FakeTensor) and id(tensor) not in self.touched:
+                        before_ = (tensor, tensor._version, tensor.requires_grad)
+                        self.touched[id(tensor)] = before_
+                else:
                     access.add(access.reads, touched)
         made: list[int] = []
         for tensor in tensors_in(outputs):

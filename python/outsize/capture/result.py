@@ -67,7 +67,8 @@ class Capture:
     signature: str
     inputs: list[Input]
     scalar_inputs: list[ScalarInput]
-    entries: dict[int, torch.Tensor]
+    entries: dict[int, torch.Tensor]  # persistent storages, but for gradients
+    grad_entries: dict[int, str]  # storage id -> parameter whose .grad lies there at entry
     outputs: list[Output]
     output_spec: Any
     grads: dict[str, int | None]  # parameter name -> value id; only parameters whose .grad is new
@@ -80,11 +81,23 @@ class Capture:
     places: list[tuple[Place, Any]] = field(default_factory=list)
     guard: Callable[[list[Any]], str] = lambda flat: ""
 
+    def entry_tensors(self) -> dict[int, torch.Tensor]:
+        """Storage id -> the tensor that lies there now, for all persistent entries."""
+        result = dict(self.entries)
+        for storage, name in self.grad_entries.items():
+            gradient = self.parameters[name].grad
+            assert gradient is not None, "which .grad exist is part of the signature"
+            result[storage] = gradient
+        return result
+
     def stale(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """Why this capture does not serve this call ("" if it does). Same signature is required."""
         for place, value in self.places:
             now = place.get()
-            if not (now is value or (type(now) is type(value) and now == value)):
+            if isinstance(value, torch.Tensor):
+                if now is not value:
+                    return f"{place.path} is another tensor than it was"
+            elif not (now is value or (type(now) is type(value) and now == value)):
                 return f"{place.path} is {now!r}, was {value!r}"
         return self.guard([leaf for _, leaf in flatten(args, kwargs)])
 

@@ -17,7 +17,7 @@ import os
 import random
 import sysconfig
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -255,6 +255,26 @@ class Seal:
         for container in self.containers:
             if _change(container):
                 _restore(container)
+
+    def tensor_places(self, wanted: Callable[[torch.Tensor], bool]) -> list[Place]:
+        """Where the tensors that `wanted` picks are held: a capture is bound to these objects."""
+        result = []
+        for container in self.containers:
+            if container.path.startswith("arguments"):
+                continue
+            if container.kind == "cell":
+                items: Iterable[tuple[Any, Any]] = [(None, container.copy)]
+            elif container.kind == "list":
+                items = enumerate(container.copy)
+            elif container.kind in ("dict", "attributes", "globals"):
+                items = container.copy.items()
+            else:
+                continue
+            for key, value in items:
+                if isinstance(value, torch.Tensor) and wanted(value):
+                    path = container.path if key is None else _join(container, key)
+                    result.append(Place(path, container, key))
+        return result
 
     def places(self) -> list[Place]:
         """The simple values that the step's code may have read, in the order of the walk."""

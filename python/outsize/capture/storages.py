@@ -59,6 +59,10 @@ def extent(tensor: torch.Tensor) -> tuple[int, int]:
     return first * item, (last + 1) * item
 
 
+def _geometry(tensor: torch.Tensor) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
+    return dtype_name(tensor.dtype), tuple(tensor.size()), tuple(tensor.stride())
+
+
 def has_storage(tensor: torch.Tensor) -> bool:
     return tensor.layout == torch.strided and not tensor.is_quantized
 
@@ -70,6 +74,7 @@ class StorageTable:
         self.fake_mode = fake_mode
         self.records: list[StorageRecord] = []
         self.values: list[ValueKey] = []
+        self._empty: int | None = None
         self._by_address: dict[int, int] = {}
         self._value_ids: dict[ValueKey, int] = {}
         self._fakes: dict[tuple[Any, ...], FakeTensor] = {}
@@ -127,9 +132,11 @@ class StorageTable:
         storage = self.find(tensor)
         assert storage is not None, "a value's storage has a record"
         record = self.records[storage]
+        if tensor.numel() == 0:
+            return self._value((self._no_bytes(), *_geometry(tensor), 0, False, False))
         first, last = extent(tensor)
         if record.fixed:
-            if tensor.numel() and (first < record.begin or last > record.begin + record.bytes):
+            if first < record.begin or last > record.begin + record.bytes:
                 raise CaptureError(
                     f"the step reaches bytes [{first}, {last}) of the storage behind "
                     f"{record.name}, of which its arguments show only "
@@ -139,15 +146,18 @@ class StorageTable:
         elif last > record.bytes:
             record.bytes = last
         offset = tensor.storage_offset() - record.begin // tensor.element_size()
-        key: ValueKey = (
-            storage,
-            dtype_name(tensor.dtype),
-            tuple(tensor.size()),
-            tuple(tensor.stride()),
-            max(offset, 0),
-            tensor.is_conj(),
-            tensor.is_neg(),
+        return self._value(
+            (storage, *_geometry(tensor), offset, tensor.is_conj(), tensor.is_neg())
         )
+
+    def _no_bytes(self) -> int:
+        """One storage of no bytes for all tensors without elements: they need none, and keep none."""
+        if self._empty is None:
+            self._empty = len(self.records)
+            self.records.append(StorageRecord(bytes=0))
+        return self._empty
+
+    def _value(self, key: ValueKey) -> int:
         found = self._value_ids.get(key)
         if found is None:
             found = self._value_ids[key] = len(self.values)

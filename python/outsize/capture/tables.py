@@ -21,25 +21,6 @@ _UNMARKED_WRITES: dict[str, tuple[tuple[int, ...], int | None]] = {
     "aten.rrelu_with_noise.default": ((1,), 4),
 }
 
-# Ops that take a tensor for its geometry only: its bytes are not read.
-_GEOMETRY_ONLY = frozenset(
-    f"aten.{name}.default"
-    for name in (
-        "empty_like",
-        "zeros_like",
-        "ones_like",
-        "full_like",
-        "rand_like",
-        "randn_like",
-        "randint_like",
-        "new_empty",
-        "new_zeros",
-        "new_ones",
-        "new_full",
-        "new_empty_strided",
-    )
-) | {"aten.randint_like.low_dtype"}
-
 # Ops that make nothing the step can be planned by: their effect is on Python or the profiler.
 IGNORED_NAMESPACES = frozenset({"profiler", "prim", "prims_debug"})
 COLLECTIVE_NAMESPACES = frozenset({"_c10d_functional", "c10d_functional", "c10d", "_dtensor"})
@@ -56,7 +37,3 @@ def mutated_beyond_schema(name: str, arguments: list[Any]) -> tuple[int, ...]:
     if flag is not None and not arguments[flag]:
         return ()
     return positions
-
-
-def reads_bytes(name: str) -> bool:
-    return name not in _GEOMETRY_ONLY
