@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from outsize.bench import __main__ as bench_main
 from outsize.bench import demo, train
-from outsize.bench.comparison import BUILD_FOLDER, environment
+from outsize.bench.comparison import BUILD_FOLDER, Comparison, Settings, environment
 from outsize.bench.digests import digest_state, digest_tensor, first_difference
 from outsize.bench.limits import build_allocator
 from outsize.bench.models import UNet, from_file, resnet50_model
@@ -193,6 +193,31 @@ def test_the_allocator_counts_and_limits_to_the_byte() -> None:
     assert (
         "DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes" in done.stdout
     )
+
+
+# ---- What a comparison adds up ----------------------------------------------------------------
+
+
+def test_growth_counts_from_the_last_capture_and_medians_from_the_third_step() -> None:
+    comparison = Comparison(Settings("resnet50", 4, budget_of=lambda peak: peak))
+    comparison.captures_prepared = 1
+    comparison.after_prepare = {"anonymous": 100}
+    # The second call captures again: what it holds meanwhile is not growth, but all that stays later is.
+    for captures, end, within in ((1, 150, 120), (2, 300, 500), (2, 310, 330), (2, 290, 305)):
+        comparison.planned.steps.append({"captures": captures, "memory": {"anonymous": end}})
+        comparison.samples.append([{"anonymous": within}])
+    assert comparison.last_capture == 1
+    assert comparison.anonymous_growth() == 330 - 300
+    assert comparison.anonymous_growth(since_last_capture=False) == 500 - 100
+
+    for run, times in (
+        (comparison.unplanned, (90, 80, 4, 6)),
+        (comparison.tuned, (90, 80, 3, 5)),
+        (comparison.planned, (90, 80, 6, 10)),
+    ):
+        run.steps = [{"step_s": step_s} for step_s in times]
+    assert comparison.eager_step_s == 4  # the tuned run's median, the faster one
+    assert comparison.planned_step_s == 8 and comparison.ratio == 2
 
 
 # ---- Text and models --------------------------------------------------------------------------

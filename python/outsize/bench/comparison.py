@@ -180,17 +180,26 @@ def environment(threads: int, tuned_malloc: bool = False) -> dict[str, str]:
 
 
 class Workers:
-    """Starts workers for one comparison's settings."""
+    """Starts workers for one comparison's settings; several threads may."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        self._started: list[Worker] = []
         self._allocator = build_allocator(settings.folder)
         wants_text = settings.model in WANTS_TEXT
         self._tokens = str(tokens_file(settings.folder)) if wants_text else None
 
     def start(self, name: str, command: Sequence[str], tuned_malloc: bool = False) -> Worker:
         log = self.settings.folder / f"{name}.log"
-        return Worker(name, list(command), environment(self.settings.threads, tuned_malloc), log)
+        variables = environment(self.settings.threads, tuned_malloc)
+        worker = Worker(name, list(command), variables, log)
+        self._started.append(worker)
+        return worker
+
+    def stop_all(self) -> None:
+        """Ends every worker; may be called from another thread than the one that waits for one."""
+        for worker in self._started:
+            worker.kill()
 
     def send_build(self, worker: Worker) -> None:
         worker.send(

@@ -54,8 +54,8 @@ def digest_state(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> di
             name = names.get(parameter, f"outside the model, group {index}")
             for key, value in optimizer.state.get(parameter, {}).items():
                 digests[f"optimizer {key} of {name}"] = _digest_value(value)
-        settings = {key: value for key, value in group.items() if key != "params"}
-        digests[f"optimizer settings of group {index}"] = _digest_value(sorted(settings.items()))
+        settings = [(key, _digest_value(group[key])) for key in sorted(group) if key != "params"]
+        digests[f"optimizer settings of group {index}"] = _digest_value(settings)
     return digests | digest_generators()
 
 

@@ -186,10 +186,14 @@ class Worker:
         """Bytes of the process now."""
         return memory(self._process.pid)
 
-    def stop(self) -> None:
-        """Ends the process, whatever it is doing. May be called again."""
+    def kill(self) -> None:
+        """Ends the process, whatever it is doing; whoever waits for its answer gets an error."""
         if self._process.poll() is None:
             self._process.kill()
+
+    def stop(self) -> None:
+        """Ends the process and lets go of its pipes. May be called again."""
+        self.kill()
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:

@@ -36,7 +36,7 @@ class Limited:
 
 @dataclass
 class ShortRun:
-    """A planned run of a few steps; `difference` from the reference's first steps, its own failure, or None."""
+    """A planned run of a few steps; `difference` is from the reference's first steps, or how it failed."""
 
     budget_bytes: int
     steps: list[Fields]
@@ -149,9 +149,13 @@ def run_beside(workers: Workers, comparison: Comparison, at_floor: bool) -> Shor
         enough = pool.submit(
             run_limited, workers, "process-at-peak", "data", process_limit(PROCESS_LIMIT * peak)
         )
-        return ShortRuns(
-            allocator.result(),
-            process.result(),
-            enough.result(),
-            floor.result() if floor else None,
-        )
+        try:
+            return ShortRuns(
+                allocator.result(),
+                process.result(),
+                enough.result(),
+                floor.result() if floor else None,
+            )
+        except BaseException:  # Ctrl-C too: the pool waits for its threads, and they for workers
+            workers.stop_all()
+            raise
