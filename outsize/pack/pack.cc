@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "outsize/base/check.h"
+#include "outsize/pack/exact.h"
 #include "outsize/pack/orders.h"
 #include "outsize/pack/place.h"
 #include "outsize/pack/search.h"
@@ -14,8 +15,6 @@ using packing::Found;
 using packing::Instance;
 using packing::Placer;
 using packing::Rule;
-
-constexpr int64_t kTriesWithoutDeadline = 100;
 
 // Two fixed buffers that share a byte while both hold it; the first such pair by position.
 std::optional<std::pair<size_t, size_t>> conflict_of(const Instance& instance) {
@@ -63,6 +62,53 @@ void complete(const Instance& instance, const Rule& rule, Placer& placer) {
     if (placer.offsets()[b] == packing::kUnplaced) placer.put(b, placer.find(b, rule.fit));
 }
 
+// Work of the first turn of each search; turns get longer.
+constexpr int64_t kFirstTurn = 20'000;
+
+int64_t height_of(const Instance& instance, const std::vector<int64_t>& offsets) {
+  int64_t height = 0;
+  for (size_t b = 0; b < instance.size(); ++b)
+    if (!instance.empty(b)) height = std::max(height, offsets[b] + instance.buffer(b).size);
+  return height;
+}
+
+// Exact search and local search in turn. The first aims at the goal; where that is out of reach in its
+// turn, at something between it and the best; where it is proved out of reach, the bound rises.
+void search(const Instance& instance, const PackOptions& options, int64_t goal, Found& best,
+            Packing& packing) {
+  Deadline forever;
+  Deadline& deadline = options.deadline != nullptr ? *options.deadline : forever;
+  const int64_t work_before = deadline.work_done();
+  const bool exact = packing::exact_applies(instance) && instance.listed();
+  int64_t aim = goal, length = kFirstTurn;
+  for (uint64_t turn = 0; best.height > goal && !deadline.reached(); ++turn, length *= 2) {
+    if (exact) {
+      packing::ExactResult result = packing::search_exact(instance, aim, length, deadline);
+      if (result.offsets) {
+        best.height = height_of(instance, *result.offsets);
+        best.offsets = std::move(*result.offsets);
+        packing.method = "exact";
+        aim = goal;
+      } else if (result.proved_infeasible) {
+        packing.lower_bound = std::max(packing.lower_bound, aim + 1);
+        goal = std::max(goal, aim + 1);
+        if (options.capacity > 0) break;  // the question is answered
+        aim = goal;
+      } else if (options.capacity == 0) {
+        aim = aim + (best.height - aim) / 2;
+        if (aim + 1 >= best.height) aim = goal;
+      }
+      if (best.height <= goal) break;
+    }
+    const int64_t height = best.height;
+    best = packing::improve_order(instance, std::move(best), goal, options.seed + turn, length,
+                                  deadline);
+    if (best.height < height) packing.method = "search";
+    if (options.deadline == nullptr) break;
+  }
+  packing.work += deadline.work_done() - work_before;
+}
+
 }  // namespace
 
 std::vector<std::string> pack_methods() {
@@ -105,21 +151,13 @@ Packing pack(const std::vector<Buffer>& buffers, const PackOptions& options) {
   packing.work = placer.work();
   if (options.deadline != nullptr) options.deadline->spend(packing.work);
 
-  if (options.method == "search" && best.height > goal && !packing.conflict) {
-    Deadline own = Deadline::after_work(packing::kNoLimit);
-    Deadline& deadline = options.deadline != nullptr ? *options.deadline : own;
-    const int64_t tries =
-        options.deadline != nullptr ? packing::kNoLimit : kTriesWithoutDeadline;
-    const int64_t before = deadline.work_done();
-    const int64_t height = best.height;
-    best = packing::improve_order(instance, std::move(best), goal, options.seed, tries, deadline);
-    packing.work += deadline.work_done() - before;
-    if (best.height < height) packing.method = "search";
-  }
+  if (options.method == "search" && best.height > goal && !packing.conflict)
+    search(instance, options, goal, best, packing);
 
   packing.offsets = std::move(best.offsets);
   packing.height = best.height;
   packing.optimal = !packing.conflict && packing.height == packing.lower_bound;
+  packing.proved_infeasible |= limited && packing.lower_bound > options.capacity;
   if (limited)
     for (size_t b = 0; b < buffers.size(); ++b)
       if (!instance.empty(b) && packing.offsets[b] + buffers[b].size > options.capacity)

@@ -46,7 +46,7 @@ struct PackOptions {
   // the deadline; others: one order alone.
   std::string method = "fast";
   uint64_t seed = 1;
-  // "search" only. Null: about a hundred tries. One unit of work is one placement of one buffer.
+  // "search" only. Null: one short turn of each search. One unit of work is about one placement.
   Deadline* deadline = nullptr;
 };
 
@@ -54,7 +54,7 @@ struct Packing {
   std::vector<int64_t> offsets;    // in input order
   int64_t height = 0;              // one past the highest byte used
   int64_t lower_bound = 0;         // no packing is lower: most bytes live at once, or what is fixed asks for
-  std::string method;              // which order or search made it
+  std::string method;              // which order made it, or "search" or "exact"
   bool optimal = false;            // height == lower_bound, or proved by search
   bool proved_infeasible = false;  // no packing has height <= capacity
   // Fixed buffers that collide (input positions); no packing exists then, and offsets are as given.

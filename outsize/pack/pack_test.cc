@@ -216,6 +216,24 @@ TEST(Pack, SearchFindsTheLowestOfTinyInstances) {
   }
 }
 
+TEST(Pack, SearchProvesWhatCannotFit) {
+  // Those where even the lowest packing is above the most bytes live at once.
+  int proved = 0;
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    Random random(seed);
+    std::vector<Buffer> buffers = random_buffers(random, 6, 6, 5);
+    for (Buffer& b : buffers) b.gaps.clear();
+    const int64_t lowest = lowest_by_brute_force(buffers);
+    if (lowest == max_live(buffers)) continue;
+    const Packing packing = pack(buffers, options("search", lowest - 1));
+    EXPECT_TRUE(packing.proved_infeasible) << "seed " << seed;
+    EXPECT_EQ(pack(buffers, options("search")).height, lowest) << "seed " << seed;
+    EXPECT_TRUE(pack(buffers, options("search", lowest)).fits()) << "seed " << seed;
+    ++proved;
+  }
+  EXPECT_GT(proved, 3);
+}
+
 TEST(Pack, WorkedExampleOfMinimalloc) {
   const auto text = data_text("pack/input.12.csv");
   if (!text) GTEST_SKIP() << "no pack/input.12.csv under " << data_folder();
@@ -245,6 +263,22 @@ TEST_P(PublicInstance, FastIsValidAndWithinItsWaste) {
   expect_valid(file->buffers, packing);
   EXPECT_LE(static_cast<double>(packing.height),
             static_cast<double>(packing.lower_bound) * (1 + GetParam().most_waste));
+}
+
+TEST(Pack, SearchFitsPublicInstancesIntoTheirCapacity) {
+  for (const char* name : {"C.1048576.csv", "J.1048576.csv", "K.1048576.csv"}) {
+    const auto text = data_text(std::string("pack/") + name);
+    if (!text) GTEST_SKIP() << "no pack/" << name << " under " << data_folder();
+    const Result<PackFile> file = pack_file_from_csv(*text);
+    ASSERT_TRUE(file.ok()) << file.error().message;
+    Deadline deadline = Deadline::after_work(3'000'000);
+    PackOptions o = options("search", 1'048'576);
+    o.deadline = &deadline;
+    const Packing packing = pack(file->buffers, o);
+    EXPECT_TRUE(packing.fits()) << name << ": " << packing.height;
+    EXPECT_EQ(packing.method, "exact");
+    expect_valid(file->buffers, packing);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(

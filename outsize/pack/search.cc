@@ -54,7 +54,7 @@ void perturb(const Instance& instance, const Placer& placer, int64_t height, Ran
 }  // namespace
 
 Found improve_order(const Instance& instance, Found best, int64_t goal, uint64_t seed,
-                    int64_t most_tries, Deadline& deadline) {
+                    int64_t most_work, Deadline& deadline) {
   Random random(seed);
   Placer placer(instance);
   std::vector<uint32_t> current = order_by_offset(instance, best.offsets);
@@ -67,8 +67,7 @@ Found improve_order(const Instance& instance, Found best, int64_t goal, uint64_t
     return done;
   };
   evaluate(current);
-  for (int64_t tries = 0; tries < most_tries && best.height > goal && !deadline.reached();
-       ++tries) {
+  while (placer.work() < most_work && best.height > goal && !deadline.reached()) {
     std::vector<uint32_t> trial = current;
     perturb(instance, placer, best.height, random, trial);
     if (!evaluate(trial)) continue;

@@ -10,9 +10,9 @@ struct Found {
   int64_t height = 0;
 };
 
-// Improves `best` until its height is at most `goal`, `deadline` is reached, or `most_tries` orders have
-// been tried. Never returns a higher packing. Work is added to the deadline.
+// Improves `best` until its height is at most `goal`, `most_work` is done or `deadline` is reached. Never
+// returns a higher packing. Work is added to the deadline.
 Found improve_order(const Instance& instance, Found best, int64_t goal, uint64_t seed,
-                    int64_t most_tries, Deadline& deadline);
+                    int64_t most_work, Deadline& deadline);
 
 }  // namespace outsize::packing
