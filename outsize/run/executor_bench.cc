@@ -65,5 +65,3 @@ BENCHMARK(bm_handovers);
 
 }  // namespace
 }  // namespace outsize
-
-BENCHMARK_MAIN();

@@ -1,6 +1,8 @@
 #include "outsize/torch/measure.h"
 
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
+#include <ATen/Version.h>
 #include <torch/version.h>
 
 #include <algorithm>
@@ -37,9 +39,12 @@ std::vector<Distinct> distinct_ops(const Graph& graph, const std::set<StorageId>
 }
 
 std::string surroundings_of(const MeasureOptions& options) {
-  return fmt::format("torch {}; {} threads; {}; evict {}; runs {}; seed {}", TORCH_VERSION,
-                     at::get_num_threads(), processor_name(), options.evict_bytes,
-                     options.timed_runs, options.seed);
+  const at::Context& context = at::globalContext();
+  return fmt::format(
+      "torch {}; {} threads; {}, {}; deterministic {}; mkldnn {}; evict {}; runs {}; seed {}",
+      TORCH_VERSION, at::get_num_threads(), processor_name(), at::get_cpu_capability(),
+      context.deterministicAlgorithms(), context.userEnabledMkldnn(), options.evict_bytes,
+      options.timed_runs, options.seed);
 }
 
 // Random ops leave the generator where it was.

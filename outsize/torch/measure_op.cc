@@ -194,11 +194,11 @@ void OpMeasurer::examine(const Graph& graph, OpId id, const OpCall& call, BoundO
       add(FindingKind::kOutputOnInput, static_cast<int64_t>(i), "");
     }
   }
-  // With made storages where the op put them, everything else must be as the graph says.
+  // With what was made where the op put it, everything else must be as the graph says. An op that makes
+  // a part of a storage asks for that part alone.
   for (size_t k = 0; k < op.makes.size(); ++k)
     if (made[k] != nullptr)
-      bound.addresses[op.reads.size() + k] =
-          const_cast<std::byte*>(made[k]) + op.makes[k].bytes.begin;
+      bound.addresses[op.reads.size() + k] = const_cast<std::byte*>(made[k]);
   if (on_input) return;
   if (Status same = call.check_results(bound, results, nullptr); !same.ok()) {
     std::string text = same.error().message;
