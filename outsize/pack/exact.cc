@@ -78,7 +78,15 @@ class Search {
     }
     // A part that was solved stays placed; if a later one fails it must be taken back.
     std::vector<Section> before;
-    if (parts.size() > 1) before = sections_;
+    if (parts.size() > 1) {
+      // Speed: a part that cannot be packed is seen before another is solved for nothing.
+      std::vector<Candidate> ignored;
+      for (const auto& part : parts)
+        if (!look(part, last_offset, last_item, ignored)) return Outcome::kNone;
+      std::stable_sort(parts.begin(), parts.end(),
+                       [](const auto& a, const auto& b) { return a.size() < b.size(); });
+      before = sections_;
+    }
     for (size_t p = 0; p < parts.size(); ++p) {
       std::sort(parts[p].begin(), parts[p].end());
       const Outcome outcome = solve(parts[p], last_offset, last_item);
