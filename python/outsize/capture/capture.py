@@ -148,6 +148,7 @@ class _Session:
         self.states_before = {
             (s.optimizer, id(s.owner), s.path): s.value for s in self.names.states()
         }
+        self.bound = dict(self.names.tensors())
         self.gradient_names = self.names.gradients()
         self._register_entries()
         generators = self._generators()
@@ -248,7 +249,7 @@ class _Session:
     def _outer_patches(self) -> Iterator[None]:
         torch.clear_autocast_cache()
         scheduler = None if self.real else self._scheduler_stepped
-        with patched(self._read, self._text, self._reseeded, scheduler, fake=not self.real):
+        with patched(self._read, self._text, self._reseeded, self._made_from_data, scheduler, fake=not self.real):
             hooks = torch_optimizer
             handle = hooks.register_optimizer_step_pre_hook(self._optimizer_stepped)
             try:
@@ -269,17 +270,20 @@ class _Session:
             if self.known_before is None:
                 raise _UnknownTensor
             if address not in self.known_before:
-                raise self._unseen(site)
+                raise self._unseen("from data that PyTorch does not see", site)
         name = f"constant:{path or _constant_name(tensor)}"
         return self.storages.add_entry(tensor, "constant", name, persistent=True)
 
-    def _unseen(self, site: Site) -> CaptureError:
+    def _unseen(self, how: str, site: Site) -> CaptureError:
         return CaptureError(
-            "the step makes a tensor from data that PyTorch does not see "
-            "(torch.from_numpy, torch.load, a loader)",
+            f"the step makes a tensor {how}",
             str(site),
             "make it before the step and pass it as an argument",
         )
+
+    def _made_from_data(self, name: str) -> None:
+        if not self.real:
+            raise self._unseen(f"by torch.{name}", self.sites.now())
 
     def _fresh_constant(self, tensor: torch.Tensor, site: Site) -> torch.Tensor:
         copy = tensor.clone()
@@ -396,10 +400,10 @@ class _Session:
         values, ids, records = built.values, built.storages, self.storages.records
         guard = self._guard()
         places = [(p, p.before()) for p in self._seal_places()]
-        bound = {id(r.tensor) for i, r in enumerate(records) if r.entry and i in ids}
-        places += [
-            (p, p.before()) for p in self.seal.tensor_places(lambda tensor: id(tensor) in bound)
-        ]
+        held = {id(r.tensor) for i, r in enumerate(records) if r.entry and i in ids}
+        tensors = self.seal.tensor_places(lambda tensor: id(tensor) in held)
+        followed = [*self._seal_places(), *tensors]
+        places += [(p, p.before()) for p in [*tensors, *self.seal.links(followed)]]
         gradient_of = {f"grad:{name}": name for name, _ in self.names.parameters}
         captured = Capture(
             graph=built.graph,
@@ -429,7 +433,9 @@ class _Session:
                 else s
                 for s in new_state
             ],
+            models=self.names.models,
             optimizers=self.names.optimizers,
+            bound=self.bound,
             replays=self.replays,
             stepped=self.stepped,
             parameters=dict(self.names.parameters),

@@ -81,6 +81,16 @@ class Names:
                 for path, value in leaves(entries):
                     yield State(index, path, owner, name, value)
 
+    def tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """Parameters, buffers and optimizer state by name, as they are now."""
+        for name, parameter in self.parameters:
+            yield f"param:{name}", parameter
+        for name, buffer in self.buffers:
+            yield f"buffer:{name}", buffer
+        for state in self.states():
+            if isinstance(state.value, torch.Tensor):
+                yield self.state_name(state), state.value
+
     def state_name(self, state: State) -> str:
         prefix = f"{state.optimizer}:" if len(self.optimizers) > 1 else ""
         return f"state:{prefix}{state.path}:{state.owner_name}"

@@ -1,6 +1,6 @@
 """What PyTorch and libraries must answer differently while a capture runs; all put back afterwards.
 
-    with patched(on_read, on_text, on_seed, on_scheduler): step(batch)
+    with patched(on_read, on_text, on_seed, on_data, on_scheduler, fake=True): step(batch)
 
 Library code that asks "is this traced?" is answered no, so that it takes eager's path. What would read
 tensor data or a number into Python without the recorder seeing it is handed to a callback that refuses.
@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.optim import lr_scheduler
@@ -47,6 +48,7 @@ def patched(
     on_read: Callable[[str, torch.Tensor], None],
     on_text: Callable[[Any], None],
     on_seed: Callable[[str], None],
+    on_data: Callable[[str], None],
     on_scheduler: Callable[[Any, tuple[Any, ...], dict[str, Any]], None] | None,
     fake: bool,
 ) -> Iterator[None]:
@@ -65,7 +67,9 @@ def patched(
             enter(replaced(builtins, name, _chooser(getattr(builtins, name), name)))
         enter(replaced(math, "sqrt", _root(math.sqrt)))
         for name in ("tensor", "as_tensor"):
-            enter(replaced(torch, name, _maker(getattr(torch, name))))
+            enter(replaced(torch, name, _maker(getattr(torch, name), on_data)))
+        for name in ("from_numpy", "frombuffer", "load"):
+            enter(replaced(torch, name, _source(getattr(torch, name), name, on_data)))
         for module in (torch, torch.random):
             for name in ("set_rng_state", "manual_seed", "seed"):
                 enter(replaced(module, name, _seeder(getattr(module, name), name, on_seed)))
@@ -139,10 +143,20 @@ def _root(original: Any) -> Any:
     return sqrt
 
 
-def _maker(original: Any) -> Any:
+def _source(original: Any, name: str, on_data: Callable[[str], None]) -> Any:
+    def make(*args: Any, **kwargs: Any) -> Any:
+        on_data(name)
+        return original(*args, **kwargs)
+
+    return make
+
+
+def _maker(original: Any, on_data: Callable[[str], None]) -> Any:
     """`torch.tensor(number)` of a symbolic number: an op that takes it, not a constant."""
 
     def make(data: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
+        if isinstance(data, numpy.ndarray):
+            on_data("tensor of a NumPy array")
         node = node_of(data)
         if node is None or args:
             return original(data, *args, **kwargs)  # type: ignore[no-any-return]

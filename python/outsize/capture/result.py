@@ -9,8 +9,9 @@ from typing import Any
 import torch
 
 from outsize.capture.arguments import flatten
+from outsize.capture.entries import Names
 from outsize.capture.scalars import Number
-from outsize.capture.seal import Place
+from outsize.capture.seal import SIMPLE, Place, same_simple
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,9 @@ class Capture:
     grads: dict[str, int | None]  # parameter name -> value id; only parameters whose .grad is new
     dropped_grads: list[str]  # parameters whose .grad is None afterwards and was not before
     new_state: list[NewState]
+    models: list[torch.nn.Module] = field(default_factory=list)
     optimizers: list[torch.optim.Optimizer] = field(default_factory=list)
+    bound: dict[str, torch.Tensor] = field(default_factory=dict)  # name -> what it was
     replays: list[Replay] = field(default_factory=list)
     stepped: list[torch.optim.Optimizer] = field(default_factory=list)
     parameters: dict[str, torch.Tensor] = field(default_factory=dict)
@@ -90,15 +93,24 @@ class Capture:
             result[storage] = gradient
         return result
 
-    def stale(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        """Why this capture does not serve this call ("" if it does). Same signature is required."""
+    def stale(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], names: Names | None = None
+    ) -> str:
+        """Why this capture does not serve this call ("" if it does). Requires: equal signatures.
+
+        names: the models and optimizers as they are now, if the caller has them already.
+        """
+        names = names or Names(self.models, self.optimizers)
+        for name, tensor in names.tensors():
+            if self.bound.get(name) is not tensor:
+                return f"{name} is another tensor than it was"
         for place, value in self.places:
             now = place.get()
-            if isinstance(value, torch.Tensor):
-                if now is not value:
-                    return f"{place.path} is another tensor than it was"
-            elif not (now is value or (type(now) is type(value) and now == value)):
+            if now is value or (type(now) is type(value) and same_simple(now, value)):
+                continue
+            if isinstance(value, SIMPLE):
                 return f"{place.path} is {now!r}, was {value!r}"
+            return f"{place.path} is another object than it was"
         return self.guard([leaf for _, leaf in flatten(args, kwargs)])
 
 

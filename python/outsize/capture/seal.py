@@ -25,7 +25,7 @@ import torch
 
 from outsize.capture.storages import has_storage, storage_address
 
-_SIMPLE = (type(None), bool, int, float, str, bytes, complex, torch.dtype, torch.device)
+SIMPLE = (type(None), bool, int, float, str, bytes, complex, torch.dtype, torch.device)
 _SKIPPED = (type, types.ModuleType, types.BuiltinFunctionType, torch.Tensor, torch.Size)
 _HOOK_ATTRIBUTES = frozenset(torch.nn.Module().__dict__) - {
     "_parameters",
@@ -42,6 +42,7 @@ _LIBRARIES = tuple(
 )
 # Their options are part of the signature, or read at each call.
 _UNGUARDED = (torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
+_LONGEST_LIST = 4096  # items; what longer lists hold is not guarded
 _MOST_CONTAINERS = 400_000
 
 
@@ -136,7 +137,7 @@ class Seal:
                 if has_storage(value):
                     self.storages.add(storage_address(value))
             return []
-        if isinstance(value, _SIMPLE) or isinstance(value, _SKIPPED) or id(value) in self._seen:
+        if isinstance(value, SIMPLE) or isinstance(value, _SKIPPED) or id(value) in self._seen:
             return []
         self._seen.add(id(value))
         state = generator_state(value)
@@ -257,54 +258,59 @@ class Seal:
                 _restore(container)
 
     def tensor_places(self, wanted: Callable[[torch.Tensor], bool]) -> list[Place]:
-        """Where the tensors that `wanted` picks are held: a capture is bound to these objects."""
+        """Where closures and objects hold the tensors that `wanted` picks."""
+        return [
+            place
+            for container in self.containers
+            if container.guarded
+            for place in _places(container)
+            if isinstance(place.before(), torch.Tensor) and wanted(place.before())
+        ]
+
+    def links(self, places: list[Place]) -> list[Place]:
+        """The places that lead to the containers of `places`: rebound, the places mean nothing."""
+        relevant = {id(place.container.object) for place in places}
         result = []
-        for container in self.containers:
-            if container.path.startswith("arguments"):
+        for container in reversed(self.containers):
+            if not container.guarded:
                 continue
-            if container.kind == "cell":
-                items: Iterable[tuple[Any, Any]] = [(None, container.copy)]
-            elif container.kind == "list":
-                items = enumerate(container.copy)
-            elif container.kind in ("dict", "attributes", "globals"):
-                items = container.copy.items()
-            else:
-                continue
-            for key, value in items:
-                if isinstance(value, torch.Tensor) and wanted(value):
-                    path = container.path if key is None else _join(container, key)
-                    result.append(Place(path, container, key))
-        return result
+            for place in _places(container):
+                if id(place.before()) in relevant:
+                    result.append(place)
+                    relevant.add(id(container.object))
+        return result[::-1]
 
     def places(self) -> list[Place]:
         """The simple values that the step's code may have read, in the order of the walk."""
-        result = []
-        for container in self.containers:
-            if not container.guarded or container.kind in ("set", "generator", "iterator"):
-                continue
-            if container.kind == "cell":
-                if isinstance(container.copy, _SIMPLE):
-                    result.append(Place(container.path, container, None))
-                continue
-            items = (
-                enumerate(container.copy) if container.kind == "list" else container.copy.items()
+        return [
+            place
+            for container in self.containers
+            if container.guarded
+            for place in _places(container)
+            if isinstance(place.before(), SIMPLE)
+            and (
+                container.kind in ("list", "cell")
+                or (isinstance(place.key, str) and place.key in self.names)
             )
-            if container.kind == "list" and len(container.copy) > 64:
-                continue
-            for key, value in items:
-                if isinstance(value, _SIMPLE) and (
-                    container.kind == "list" or (isinstance(key, str) and key in self.names)
-                ):
-                    result.append(Place(_join(container, key), container, key))
-        return result
+        ]
+
+
+def _places(container: Container) -> list[Place]:
+    if container.kind == "cell":
+        return [Place(container.path, container, None)]
+    if container.kind == "list" and len(container.copy) <= _LONGEST_LIST:
+        return [Place(_join(container, i), container, i) for i in range(len(container.copy))]
+    if container.kind in ("dict", "attributes", "globals"):
+        return [Place(_join(container, key), container, key) for key in container.copy]
+    return []
 
 
 def _items(path: str, items: Iterable[tuple[Any, Any]]) -> list[tuple[str, Any]]:
-    return [(f"{path}[{_key(k)}]", item) for k, item in items if not isinstance(item, _SIMPLE)]
+    return [(f"{path}[{_key(k)}]", item) for k, item in items if not isinstance(item, SIMPLE)]
 
 
 def _key(key: Any) -> str:
-    return repr(key) if isinstance(key, _SIMPLE) else type(key).__name__
+    return repr(key) if isinstance(key, SIMPLE) else type(key).__name__
 
 
 def _join(container: Container, key: Any) -> str:
@@ -357,12 +363,13 @@ def iterator_position(value: Any) -> Any:
         return ("iterator", repr(value))
 
 
+def same_simple(before: Any, now: Any) -> bool:
+    """Equal simple values; a NaN equals itself."""
+    return isinstance(before, SIMPLE) and bool(before == now or (before != before and now != now))
+
+
 def _same(before: Any, now: Any) -> bool:
-    if before is now:
-        return True
-    if type(before) is not type(now) or not isinstance(before, _SIMPLE):
-        return False
-    return bool(before == now) or (before != before and now != now)
+    return before is now or (type(before) is type(now) and same_simple(before, now))
 
 
 def _current(container: Container) -> Any:
