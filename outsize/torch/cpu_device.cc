@@ -50,18 +50,23 @@ void copy_with_all_threads(std::byte* to, const std::byte* from, int64_t bytes) 
 }
 
 CpuDevice::CpuDevice(const Graph& graph, const Profile& profile, const Plan& plan,
-                     const CpuTiers& tiers)
-    : graph_(&graph), profile_(&profile), tiers_(tiers), program_(graph), live_(plan) {}
+                     const CpuTiers& tiers, bool record_levels)
+    : graph_(&graph),
+      profile_(&profile),
+      tiers_(tiers),
+      program_(graph),
+      live_(plan, record_levels) {}
 
 Result<std::unique_ptr<CpuDevice>> CpuDevice::create(const Graph& graph, const Profile& profile,
-                                                     const Plan& plan, const CpuTiers& tiers) {
+                                                     const Plan& plan, const CpuTiers& tiers,
+                                                     bool record_levels) {
   OUTSIZE_CHECK(allocator_installed(), "the allocator's hook is not in place");
   OUTSIZE_CHECK(tiers.device != nullptr && tiers.device->base() != nullptr, "no device arena");
   if (profile.how != "measured")
     return bad_input("a step runs on a measured profile; this one is '{}'", profile.how);
   if (Status status = check_profile(graph, profile); !status) return status.error();
   if (Status status = check_inside(plan, tiers); !status) return status.error();
-  std::unique_ptr<CpuDevice> device(new CpuDevice(graph, profile, plan, tiers));
+  std::unique_ptr<CpuDevice> device(new CpuDevice(graph, profile, plan, tiers, record_levels));
   if (Status status = device->bind_all(plan); !status) return status.error();
   return device;
 }

@@ -1,7 +1,7 @@
 // The CPU as a Device: ops through PyTorch's dispatcher on operands in the device arena, copies between
 // arenas and disk, PyTorch's own generator. One per loaded plan; several share the tiers.
 //
-//   auto device = CpuDevice::create(graph, profile, plan, {&arena, &host, nullptr});
+//   auto device = CpuDevice::create(graph, profile, plan, {&arena, &host, nullptr}, false);
 //   (*device)->set_scalars(table);            // before each step
 //   Executor over it; after the step: (*device)->scalars(), (*device)->live_peak(Tier::kDevice)
 //
@@ -42,11 +42,13 @@ class CpuDevice : public Device {
   // kBadInput where an op can't be called as the graph has it, a profile lacks an op's requests, or the
   // plan lies outside the tiers.
   static Result<std::unique_ptr<CpuDevice>> create(const Graph& graph, const Profile& profile,
-                                                   const Plan& plan, const CpuTiers& tiers);
+                                                   const Plan& plan, const CpuTiers& tiers,
+                                                   bool record_levels);
 
   void set_scalars(ScalarTable scalars) { scalars_ = std::move(scalars); }
   const ScalarTable& scalars() const { return scalars_; }
   int64_t live_peak(Tier tier) const { return live_.peak(tier); }
+  std::vector<std::pair<int64_t, int64_t>> live_levels() const { return live_.levels(); }
 
   Status begin_step() override;
   Status run_op(const RunCall& call) override;
@@ -62,7 +64,8 @@ class CpuDevice : public Device {
     BoundOp op;
     std::vector<PlannedRequest> requests;
   };
-  CpuDevice(const Graph& graph, const Profile& profile, const Plan& plan, const CpuTiers& tiers);
+  CpuDevice(const Graph& graph, const Profile& profile, const Plan& plan, const CpuTiers& tiers,
+            bool record_levels);
   Status bind_all(const Plan& plan);
   Result<Bound> bind(const Instruction& instruction, const Plan& plan);
   Status call_op(const RunCall& call, const OpCall& op, Bound& bound);

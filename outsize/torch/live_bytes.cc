@@ -4,7 +4,7 @@
 
 namespace outsize {
 
-LiveBytes::LiveBytes(const Plan& plan) {
+LiveBytes::LiveBytes(const Plan& plan, bool record_levels) : record_levels_(record_levels) {
   for (const Residency& r : plan.residencies)
     stays_.push_back({r.tier, r.part.bytes.size(), 0, false, false});
   for (const BorderItem& item : plan.entry) stays_[item.residency.index()].entry = true;
@@ -38,6 +38,23 @@ void LiveBytes::begin_step() {
     if (stay.entry) live_[static_cast<size_t>(stay.tier)] += stay.bytes;
   }
   peak_ = live_;
+  begun_ = std::chrono::steady_clock::now();
+  levels_.clear();
+  note_level();
+}
+
+// Requires: mutex_ is held.
+void LiveBytes::note_level() {
+  if (!record_levels_) return;
+  if (!levels_.empty() && levels_.back().second == live_[0]) return;
+  const auto since = std::chrono::steady_clock::now() - begun_;
+  levels_.emplace_back(std::chrono::duration_cast<std::chrono::nanoseconds>(since).count(),
+                       live_[0]);
+}
+
+std::vector<std::pair<int64_t, int64_t>> LiveBytes::levels() const {
+  const std::lock_guard lock(mutex_);
+  return levels_;
 }
 
 void LiveBytes::begin(InstructionId id) {
@@ -51,6 +68,7 @@ void LiveBytes::begin(InstructionId id) {
   }
   live_[0] += touch.workspace;
   for (size_t t = 0; t < kTiers; ++t) peak_[t] = std::max(peak_[t], live_[t]);
+  note_level();
 }
 
 void LiveBytes::end(InstructionId id) {
@@ -62,6 +80,7 @@ void LiveBytes::end(InstructionId id) {
     if (--left_[r] > 0 || stays_[r].exit) continue;
     live_[static_cast<size_t>(stays_[r].tier)] -= stays_[r].bytes;
   }
+  note_level();
 }
 
 int64_t LiveBytes::peak(Tier tier) const {

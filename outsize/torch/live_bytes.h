@@ -8,8 +8,10 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "outsize/plan/plan.h"
@@ -18,16 +20,19 @@ namespace outsize {
 
 class LiveBytes {
  public:
-  // Copies what it needs of the plan.
-  explicit LiveBytes(const Plan& plan);
+  // Copies what it needs of the plan. With `record_levels` it keeps a line of levels too.
+  LiveBytes(const Plan& plan, bool record_levels);
 
   void begin_step();
   void begin(InstructionId id);
   void end(InstructionId id);
   // The most bytes live at once since begin_step.
   int64_t peak(Tier tier) const;
+  // What the device holds from each moment (ns since begin_step) on.
+  std::vector<std::pair<int64_t, int64_t>> levels() const;
 
  private:
+  void note_level();
   struct Stay {
     Tier tier;
     int64_t bytes;
@@ -38,6 +43,7 @@ class LiveBytes {
     std::vector<int32_t> residencies;  // each once
     int64_t workspace;
   };
+  const bool record_levels_;
   std::vector<Stay> stays_;
   std::vector<Touch> touches_;  // per instruction
 
@@ -45,6 +51,8 @@ class LiveBytes {
   std::vector<int32_t> left_;  // per residency: touches to come
   std::vector<bool> here_;
   std::array<int64_t, kTiers> live_{}, peak_{};
+  std::chrono::steady_clock::time_point begun_;
+  std::vector<std::pair<int64_t, int64_t>> levels_;
 };
 
 }  // namespace outsize

@@ -88,6 +88,8 @@ struct Session::Kept {
   std::map<StorageId, std::vector<std::byte>> bytes;
 };
 
+Session::Session(std::shared_ptr<Homes> homes) : homes_(std::move(homes)) {}
+
 Session::~Session() = default;
 
 Result<std::unique_ptr<Session>> Session::create(const Budgets& sizes,
@@ -117,7 +119,8 @@ Result<int64_t> Session::load(Graph graph, Profile profile, Plan plan,
                  fmt::format("{}: {}: {}", kViolationKindNames.name(violation.kind),
                              violation.where, violation.witness)};
   loaded->scalars = std::make_unique<ScalarProgram>(g);
-  auto device = CpuDevice::create(g, loaded->profile, p, homes_->tiers());
+  auto device = CpuDevice::create(g, loaded->profile, p, homes_->tiers(),
+                                  options.executor.record_times);
   if (!device.ok()) return device.error();
   loaded->device = std::move(*device);
   auto executor = Executor::create(g, loaded->profile, p, *loaded->device, options.alignment,
@@ -362,6 +365,8 @@ Result<StepResult> Session::step(int64_t handle, const std::map<StorageId, at::T
   result.arena_highest = counters.planned_highest;
   result.requests = counters.planned_requests;
   for (int t = 0; t < kTiers; ++t) result.live_peak[t] = loaded.device->live_peak(Tier{t});
+
+  result.live_levels = loaded.device->live_levels();
 
   const int64_t ended = now_ns();
   if (Status status = copy_outputs(loaded, result.outputs); !status) return status.error();

@@ -22,6 +22,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "outsize/base/result.h"
@@ -43,7 +44,8 @@ struct StepResult {
   std::map<StorageId, at::Tensor> outputs;  // uint8, in ordinary memory, the whole storage's bytes
   ScalarTable scalars;
   StepReport report;
-  int64_t live_peak[kTiers] = {0, 0, 0};  // LiveBytes
+  int64_t live_peak[kTiers] = {0, 0, 0};  // LiveBytes, as the next
+  std::vector<std::pair<int64_t, int64_t>> live_levels;  // only with executor.record_times
   int64_t arena_highest = 0;              // one past the highest byte served to an op
   int64_t requests = 0;                   // served to ops out of the arena
   int64_t copy_in_ns = 0, copy_out_ns = 0;
@@ -87,7 +89,7 @@ class Session {
   struct Loaded;
 
  private:
-  explicit Session(std::shared_ptr<Homes> homes) : homes_(std::move(homes)) {}
+  explicit Session(std::shared_ptr<Homes> homes);
   struct Kept;
   Status check_call(const Loaded& loaded, const std::map<StorageId, at::Tensor>& inputs) const;
   Status check_homes(const Loaded& loaded) const;

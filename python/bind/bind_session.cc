@@ -72,6 +72,7 @@ py::dict report_of(const StepResult& result) {
   for (const InstructionTimes& t : result.report.times)
     times.append(py::make_tuple(t.begin_ns, t.end_ns));
   d["times"] = times;
+  d["timeline"] = result.live_levels;
   return d;
 }
 
