@@ -39,7 +39,8 @@ BorderBytes border_bytes(const std::vector<Grain>& grains) {
 int64_t link_ns(const BorderBytes& border, const Rates& rates, int64_t device_bytes) {
   const int64_t in = std::max<int64_t>(0, border.entry - device_bytes);
   const int64_t out = std::max<int64_t>(0, border.exit - device_bytes);
-  int64_t ns = std::max(ns_of(in, rates.in + rates.sync_in), ns_of(out, rates.out + rates.sync_out));
+  int64_t ns =
+      std::max(ns_of(in, rates.in + rates.sync_in), ns_of(out, rates.out + rates.sync_out));
   if (rates.both > 0) ns = std::max(ns, ns_of(in + out, rates.both + rates.sync_both));
   return ns;
 }
@@ -57,10 +58,14 @@ int64_t disk_link_ns(const BorderBytes& border, const Machine& machine, const Bu
 
 bool applies(HoldsFor holds_for, const BoundOptions& options) {
   switch (holds_for) {
-    case HoldsFor::kAnyOrder: return true;
-    case HoldsFor::kThisOrder: return !options.reorder;
-    case HoldsFor::kNoRecompute: return !options.reorder && !options.recompute;
-    case HoldsFor::kNoSwap: return !options.reorder && !options.swap;
+    case HoldsFor::kAnyOrder:
+      return true;
+    case HoldsFor::kThisOrder:
+      return !options.reorder;
+    case HoldsFor::kNoRecompute:
+      return !options.reorder && !options.recompute;
+    case HoldsFor::kNoSwap:
+      return !options.reorder && !options.swap;
   }
   return false;
 }
@@ -78,10 +83,9 @@ Bounds bounds_of(const Graph& graph, const Profile& profile, const Machine& mach
   result.bounds.push_back({"compute", HoldsFor::kAnyOrder, result.compute_ns});
   const Budgets& budgets = options.budgets;
   if (result.floor.bytes > budgets.device) {
-    result.infeasible =
-        fmt::format("op {} ({}) alone needs {} bytes on the device, the budget is {}",
-                    result.floor.op.value, graph.op(result.floor.op).name, result.floor.bytes,
-                    budgets.device);
+    result.infeasible = fmt::format(
+        "op {} ({}) alone needs {} bytes on the device, the budget is {}", result.floor.op.value,
+        graph.op(result.floor.op).name, result.floor.bytes, budgets.device);
     return result;
   }
   const BorderBytes border = border_bytes(bounding::grains_of(graph));
@@ -95,8 +99,8 @@ Bounds bounds_of(const Graph& graph, const Profile& profile, const Machine& mach
   }
   result.bounds.push_back({"link", HoldsFor::kAnyOrder, link_ns(border, rates, budgets.device)});
   if (machine.read.bytes_per_s > 0)
-    result.bounds.push_back({"disk link", HoldsFor::kAnyOrder,
-                             disk_link_ns(border, machine, budgets)});
+    result.bounds.push_back(
+        {"disk link", HoldsFor::kAnyOrder, disk_link_ns(border, machine, budgets)});
 
   struct Program {
     const char* name;
@@ -106,7 +110,8 @@ Bounds bounds_of(const Graph& graph, const Profile& profile, const Machine& mach
   for (const Program& program : {Program{"swap", HoldsFor::kNoRecompute, true, false},
                                  Program{"recompute", HoldsFor::kNoSwap, false, true},
                                  Program{"swap and recompute", HoldsFor::kThisOrder, true, true}}) {
-    // The one that allows all that the planner may, and swap alone, which is sharper where it holds.
+    // The one that allows all that the planner may, and swap alone, which is sharper where it
+    // holds.
     if (program.swap && !options.swap) continue;
     if (program.recompute && !options.recompute) continue;
     if (!program.swap && options.swap) continue;

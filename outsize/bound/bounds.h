@@ -1,12 +1,13 @@
-// Lower bounds on the time of one step: no plan beats them, however clever. A plan's gap is its time
-// over the best bound that holds for what its planner may do.
+// Lower bounds on the time of one step: no plan beats them, however clever. A plan's gap is its
+// time over the best bound that holds for what its planner may do.
 //
-//   unit machine, budget 100; w (100, persists) and v (100, persists) are each read by one op of 10 ns:
-//   compute 20; of the 200 bytes 100 at most lie on the device at the border, so 100 come in: 100 ns
+//   unit machine, budget 100; w (100, persists) and v (100, persists) are each read by one op of 10
+//   ns: compute 20; of the 200 bytes 100 at most lie on the device at the border, so 100 come in:
+//   100 ns
 //
-// docs/bounds.md says what each bound means and proves it. What they share: plans repeat (what lies where
-// at the end of a step is what lay there at its beginning), ops run whole, and copies share the links as
-// in outsize/simulate. Pure functions.
+// docs/bounds.md says what each bound means and proves it. What they share: plans repeat (what lies
+// where at the end of a step is what lay there at its beginning), ops run whole, and copies share
+// the links as in outsize/simulate. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -42,8 +43,8 @@ struct BoundOptions {
   bool swap = true;
   bool recompute = true;
   bool reorder = true;
-  // Of the linear programs. 1,500 takes about a second at 10,000 ops; more than there are ops: one slot
-  // per op, the sharpest, several times slower above 3,000 ops.
+  // Of the linear programs. 1,500 takes about a second at 10,000 ops; more than there are ops: one
+  // slot per op, the sharpest, several times slower above 3,000 ops.
   int64_t most_slots = 1500;
   double seconds = 60;  // of each linear program; a cut one still gives a (lower) bound
 };
@@ -53,7 +54,8 @@ struct Bounds {
   int64_t peak_program_order = 0;
   int64_t compute_ns = 0;
   std::vector<Bound> bounds;  // in the order of the names above, those that apply
-  // No plan of whole ops exists at this budget; bounds then has "compute" alone. Empty if not known.
+  // No plan of whole ops exists at this budget; bounds then has "compute" alone. Empty if not
+  // known.
   std::string infeasible;
   // The best bound that holds for every plan that the options allow.
   int64_t best_ns = 0;

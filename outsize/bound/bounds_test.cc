@@ -124,7 +124,8 @@ TEST(Bounds, PersistentBytesThatDoNotFitCrossTheLink) {
   const Graph graph = two_parameters();
   const Bounds bounds = bounds_of(graph, stated({10, 10}), unit_machine(), fixed_order(110));
   EXPECT_EQ(bounds.compute_ns, 20);
-  // 200 bytes must be there, 110 fit at the border: 90 come in. Nothing changes, so nothing goes out.
+  // 200 bytes must be there, 110 fit at the border: 90 come in. Nothing changes, so nothing goes
+  // out.
   EXPECT_EQ(ns_named(bounds, "link"), 90);
   EXPECT_GE(bounds.best_ns, 90);
 }
@@ -133,8 +134,7 @@ TEST(Bounds, DiskLinkCountsWhatNeitherTierHolds) {
   BoundOptions options = fixed_order(110);
   options.budgets.host = 50;
   options.budgets.disk = 1000;
-  const Bounds bounds =
-      bounds_of(two_parameters(), stated({10, 10}), unit_machine(), options);
+  const Bounds bounds = bounds_of(two_parameters(), stated({10, 10}), unit_machine(), options);
   EXPECT_EQ(ns_named(bounds, "disk link"), 40);  // 200 - 110 - 50
   // Host and disk links together bring 2 bytes a ns.
   EXPECT_EQ(ns_named(bounds, "link"), 45);
@@ -159,12 +159,13 @@ TEST(Bounds, SwapOfOneActivation) {
   b.op("makeC").reads("B").makes("C");
   b.op("end").reads("A", "C").makes("y");
   const Graph graph = b.build();
-  // While makeC runs A, B and C are alive: with 201 bytes, 99 of A are away. They go out by makeC's end
-  // at the earliest after makeA, and come in by the last op's end.
+  // While makeC runs A, B and C are alive: with 201 bytes, 99 of A are away. They go out by makeC's
+  // end at the earliest after makeA, and come in by the last op's end.
   const Bounds swap = bounds_of(graph, stated({10, 10, 10, 10}), unit_machine(), fixed_order(201));
   EXPECT_GE(ns_named(swap, "swap"), 99);
-  // Or A is dropped and made again at 10 ns per 100 bytes. In the two slots after the fullest op begins,
-  // and in the r ns of the rerun, 20 + r bytes come in; the other 79 - r are made again: r = (79 - r) / 10.
+  // Or A is dropped and made again at 10 ns per 100 bytes. In the two slots after the fullest op
+  // begins, and in the r ns of the rerun, 20 + r bytes come in; the other 79 - r are made again: r
+  // = (79 - r) / 10.
   EXPECT_EQ(ns_named(swap, "swap and recompute"), 47);  // 40 + 79 / 11, rounded down
   EXPECT_EQ(swap.best_ns, 47);
   BoundOptions no_recompute = fixed_order(201);
@@ -234,9 +235,8 @@ TEST(Bounds, NeverAboveTheBestOfAllPlansOfTinyGraphs) {
           options.most_slots = slots;
           const Bounds bounds = bounds_of(tiny.graph, tiny.profile, unit_machine(), options);
           EXPECT_EQ(bounds.infeasible, "");
-          EXPECT_LE(bounds.best_ns, *least)
-              << "seed " << seed << " capacity " << capacity << " recompute " << recompute
-              << " slots " << slots;
+          EXPECT_LE(bounds.best_ns, *least) << "seed " << seed << " capacity " << capacity
+                                            << " recompute " << recompute << " slots " << slots;
           if (slots == 100) {
             ++cases;
             tight += bounds.best_ns == *least;
@@ -258,7 +258,7 @@ struct Row {
   std::string trace;
   int64_t percent;  // of the peak
   bool swap, recompute;
-  bool g10;  // links of 15.754 GB/s; otherwise 12, 20 together
+  bool g10;      // links of 15.754 GB/s; otherwise 12, 20 together
   double ideal;  // compute / bound, as measured with the programs that this one is to agree with
 };
 

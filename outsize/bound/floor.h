@@ -1,12 +1,13 @@
-// The floor: the least device bytes for which any plan of whole ops can exist, and the bytes that the
-// step takes with no plan at all.
+// The floor: the least device bytes for which any plan of whole ops can exist, and the bytes that
+// the step takes with no plan at all.
 //
-//   x (input, 100) ─op0─► A 100, B 1000 ─op1(A)─► y 100      op0 touches 100 + 100 + 1000 = 1200 bytes:
-//   floor_of(graph, {}).bytes == 1200, .op == op0            no order and no plan runs it in less
+//   x (input, 100) ─op0─► A 100, B 1000 ─op1(A)─► y 100      op0 touches 100 + 100 + 1000 = 1200
+//   bytes: floor_of(graph, {}).bytes == 1200, .op == op0            no order and no plan runs it in
+//   less
 //
-// Every byte that an op touches lies on the device while the op runs, and so does its workspace; that
-// holds in any order, whatever is moved or run again. It does not hold for an op that is split: take
-// the floor of the rewritten graph then. Pure functions.
+// Every byte that an op touches lies on the device while the op runs, and so does its workspace;
+// that holds in any order, whatever is moved or run again. It does not hold for an op that is
+// split: take the floor of the rewritten graph then. Pure functions.
 #pragma once
 
 #include <cstdint>

@@ -24,8 +24,7 @@ std::vector<Grain> grains_of(const Graph& graph) {
     const auto add = [&](const std::vector<Access>& accesses, bool writes) {
       for (const Access& access : accesses)
         if (!access.bytes.empty())
-          touches[access.storage.index()].push_back(
-              {access.bytes, static_cast<Moment>(t), writes});
+          touches[access.storage.index()].push_back({access.bytes, static_cast<Moment>(t), writes});
     };
     add(op.reads, false);
     add(op.makes, true);

@@ -2,11 +2,13 @@
 //
 //   op      0      1      2      3      4          A is made by op 0, read by ops 1 and 4:
 //   A       make   read   ·      ·      read       gap {a 1, b 4}, version written by op 0
-//   w       ·      read   ·      write  ·          w persists: gap {a 1, b 3} of the version that op 3 of
-//                                                  the step before wrote, and a gap {a 3, b 1} that wraps
+//   w       ·      read   ·      write  ·          w persists: gap {a 1, b 3} of the version that
+//   op 3 of
+//                                                  the step before wrote, and a gap {a 3, b 1} that
+//                                                  wraps
 //
-// A grain is the largest byte range of one storage that every op touches as a whole; most storages are
-// one grain. Pure functions, plain values.
+// A grain is the largest byte range of one storage that every op touches as a whole; most storages
+// are one grain. Pure functions, plain values.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +34,8 @@ struct Grain {
   Moment birth = 0, death = 0;
 };
 
-// Grains that are touched, by storage, then by address. Bytes that nobody touches need never be there.
+// Grains that are touched, by storage, then by address. Bytes that nobody touches need never be
+// there.
 std::vector<Grain> grains_of(const Graph& graph);
 
 enum class GapKind {

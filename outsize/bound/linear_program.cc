@@ -28,7 +28,8 @@ void LinearProgram::add_row(double low, double high, const std::vector<Term>& te
                    [](const Term& a, const Term& b) { return a.first < b.first; });
   for (size_t i = 0; i < sorted.size(); ++i) {
     double sum = sorted[i].second;
-    while (i + 1 < sorted.size() && sorted[i + 1].first == sorted[i].first) sum += sorted[++i].second;
+    while (i + 1 < sorted.size() && sorted[i + 1].first == sorted[i].first)
+      sum += sorted[++i].second;
     if (sum == 0) continue;
     index_.push_back(sorted[i].first);
     coefficient_.push_back(sum);

@@ -1,13 +1,14 @@
-// A linear program, solved by HiGHS, with a lower bound on its value that does not rest on the solver.
+// A linear program, solved by HiGHS, with a lower bound on its value that does not rest on the
+// solver.
 //
 //   minimise x + y  where  x + 2y >= 4,  0 <= x <= 3, y >= 0        value 2 (x 0, y 2)
 //   with any multiplier m >= 0 of the row, every solution costs at least
 //   4m + min (1 - m) x + min (1 - 2m) y;  at m = 1/2: 2 + 0 + 0 = 2
 //
-// The solver only proposes the multipliers. `bound` evaluates that sum itself, so a tolerance, a time
-// limit or a fault in the solver can make it low, never too high. For this each column states a
-// `ceiling` that no solution of interest exceeds, also where the program itself has no upper limit.
-// Not thread-safe; owns the solver during `solve` only.
+// The solver only proposes the multipliers. `bound` evaluates that sum itself, so a tolerance, a
+// time limit or a fault in the solver can make it low, never too high. For this each column states
+// a `ceiling` that no solution of interest exceeds, also where the program itself has no upper
+// limit. Not thread-safe; owns the solver during `solve` only.
 #pragma once
 
 #include <cstddef>

@@ -1,9 +1,11 @@
-// The most bytes per second that can leave and enter the device, whatever the copies and their streams.
+// The most bytes per second that can leave and enter the device, whatever the copies and their
+// streams.
 //
-//   out 10, in 10, both 16, disk write 2, read 3 (a disk is in use):  out 12, in 13, both 16 + 2 + 3
+//   out 10, in 10, both 16, disk write 2, read 3 (a disk is in use):  out 12, in 13, both 16 + 2 +
+//   3
 //
-// Follows outsize/simulate: copies of one direction share the fastest of their own rates; copies between
-// device and disk go over the disk's link. Internal to outsize/bound.
+// Follows outsize/simulate: copies of one direction share the fastest of their own rates; copies
+// between device and disk go over the disk's link. Internal to outsize/bound.
 #pragma once
 
 #include <algorithm>

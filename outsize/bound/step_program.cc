@@ -16,8 +16,8 @@ constexpr double kScaledTime = 1000;  // its compute, in its own unit of time
 constexpr int32_t kNoColumn = -1;
 
 struct Slot {
-  Moment end = 0;       // last op
-  Moment fullest = 0;   // op with the most bytes alive
+  Moment end = 0;      // last op
+  Moment fullest = 0;  // op with the most bytes alive
   int64_t ns = 0;
 };
 
@@ -84,8 +84,9 @@ std::vector<Slot> slots_of(const Profile& profile, const std::vector<int64_t>& a
   for (int64_t t = 0; t < ops; ++t) {
     const auto op = static_cast<size_t>(t);
     const int64_t slot =
-        ops <= most ? t
-                    : std::min(most - 1, static_cast<int64_t>(before * static_cast<double>(most) / total));
+        ops <= most
+            ? t
+            : std::min(most - 1, static_cast<int64_t>(before * static_cast<double>(most) / total));
     const auto moment = static_cast<Moment>(t);
     if (slot != current) {
       slots.push_back({moment, moment, 0});
@@ -102,10 +103,12 @@ std::vector<Slot> slots_of(const Profile& profile, const std::vector<int64_t>& a
 
 class Builder {
  public:
-  Builder(const Graph& graph, const Profile& profile, const Rates& rates,
-          const StepLimits& limits)
-      : profile_(profile), rates_(rates), limits_(limits),
-        ops_(static_cast<Moment>(graph.ops.size())), grains_(grains_of(graph)) {}
+  Builder(const Graph& graph, const Profile& profile, const Rates& rates, const StepLimits& limits)
+      : profile_(profile),
+        rates_(rates),
+        limits_(limits),
+        ops_(static_cast<Moment>(graph.ops.size())),
+        grains_(grains_of(graph)) {}
 
   StepBound run() {
     StepBound result;
@@ -328,8 +331,10 @@ class Builder {
     for (int32_t column : written_) row.emplace_back(column, -1.0);
     lp_.add_row(0, 0, row);
     const Moment end = slots_.back().end;
-    lp_.add_row(0, 0, {{in_dirty_.back(), 1.0}, {in_dirty_start_, -1.0}, {due_dirty_.at(end), -1.0}});
-    lp_.add_row(0, 0, {{in_clean_.back(), 1.0}, {in_clean_start_, -1.0}, {due_clean_.at(end), -1.0}});
+    lp_.add_row(0, 0,
+                {{in_dirty_.back(), 1.0}, {in_dirty_start_, -1.0}, {due_dirty_.at(end), -1.0}});
+    lp_.add_row(0, 0,
+                {{in_clean_.back(), 1.0}, {in_clean_start_, -1.0}, {due_clean_.at(end), -1.0}});
   }
 
   void add_time_rows(size_t k, int32_t& reruns_before) {
@@ -427,7 +432,8 @@ class Builder {
   std::vector<int32_t> rerun_;  // all columns that hold time run again
   int32_t out_start_ = 0, in_dirty_start_ = 0, in_clean_start_ = 0;
   std::map<Moment, std::vector<Drop>> reruns_;  // by the op that runs again
-  Chain released_, over_, started_dirty_, started_clean_, due_dirty_, due_clean_, dropped_, rerun_cost_;
+  Chain released_, over_, started_dirty_, started_clean_, due_dirty_, due_clean_, dropped_,
+      rerun_cost_;
 };
 
 }  // namespace

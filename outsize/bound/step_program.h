@@ -1,9 +1,9 @@
 // The linear program behind the bounds on swap and recompute: everything that a plan in a given op
 // order must satisfy, loosened until it is linear. docs/bounds.md has the rows and their proof.
 //
-// Per slot (an op, or ops of about equal time together) it holds how long the slot takes, and how many
-// bytes have gone out and come in by its end; per gap how many bytes are away, and which part is dropped
-// and made again. Internal to outsize/bound. Pure function.
+// Per slot (an op, or ops of about equal time together) it holds how long the slot takes, and how
+// many bytes have gone out and come in by its end; per gap how many bytes are away, and which part
+// is dropped and made again. Internal to outsize/bound. Pure function.
 #pragma once
 
 #include <cstddef>
@@ -24,9 +24,10 @@ struct StepLimits {
   bool swap = true;
   bool recompute = true;
   int64_t most_slots = 1500;
-  // Grains below this share of the peak count only while touched: the program gets smaller, and lower.
+  // Grains below this share of the peak count only while touched: the program gets smaller, and
+  // lower.
   double smallest_share = 1e-5;
-  double seconds = 60;      // of the solver; where they end, the bound is what was proved by then
+  double seconds = 60;  // of the solver; where they end, the bound is what was proved by then
 };
 
 struct StepBound {

@@ -1,10 +1,10 @@
 // The fastest step of a tiny graph by trying everything: the oracle that bounds are held against.
 //
-// Time goes in units of 1 ns on the unit machine (links of 1 byte per ns); whole storages; every start
-// of an op, a rerun or a copy and every drop is tried at every ns, from every state of the border, and the
-// step must end in the state in which it began. Exponential: for up to eight storages and fifteen ops, sizes and times below
-// 16, and in practice for about six of each.
-// For tests only. Not thread-safe.
+// Time goes in units of 1 ns on the unit machine (links of 1 byte per ns); whole storages; every
+// start of an op, a rerun or a copy and every drop is tried at every ns, from every state of the
+// border, and the step must end in the state in which it began. Exponential: for up to eight
+// storages and fifteen ops, sizes and times below 16, and in practice for about six of each. For
+// tests only. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -126,10 +126,10 @@ class TinySearch {
         push(to);
       }
     }
-    const uint32_t written =
-        state.running >= 0 ? steps_[static_cast<size_t>(state.running)].makes |
-                                 steps_[static_cast<size_t>(state.running)].mutates
-                           : 0;
+    const uint32_t written = state.running >= 0
+                                 ? steps_[static_cast<size_t>(state.running)].makes |
+                                       steps_[static_cast<size_t>(state.running)].mutates
+                                 : 0;
     for (size_t s = 0; s < storages_.size(); ++s) {
       const bool here = (state.device & bit(s)) != 0, there = (state.host & bit(s)) != 0;
       if (here && !there && state.out < 0 && (written & bit(s)) == 0) {

@@ -64,7 +64,8 @@ std::optional<Gap> gap_from(std::string_view text) {
   if (at == std::string_view::npos) return gap;
   const auto colon = window.find(':');
   if (colon == std::string_view::npos) return std::nullopt;
-  const auto from = whole_number(window.substr(0, colon)), to = whole_number(window.substr(colon + 1));
+  const auto from = whole_number(window.substr(0, colon)),
+             to = whole_number(window.substr(colon + 1));
   if (!from || !to) return std::nullopt;
   gap.window = Interval{*from, *to};
   return gap;
@@ -81,7 +82,8 @@ class Reader {
       text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
       ++line_number;
       if (line.empty()) continue;
-      const Status status = header ? read_buffer(line, line_number) : read_header(line, line_number);
+      const Status status =
+          header ? read_buffer(line, line_number) : read_header(line, line_number);
       if (!status.ok()) return status.error();
       header = true;
     }
@@ -104,11 +106,13 @@ class Reader {
     file_.inclusive_end = has(Column::kEnd);
     const bool exclusive = has(Column::kLower) && has(Column::kUpper);
     const bool inclusive = has(Column::kStart) && has(Column::kEnd);
-    const int named = has(Column::kLower) + has(Column::kUpper) + has(Column::kStart) +
-                      has(Column::kEnd);
+    const int named =
+        has(Column::kLower) + has(Column::kUpper) + has(Column::kStart) + has(Column::kEnd);
     if (!(exclusive || inclusive) || named != 2)
-      return bad_input("line {}: wants the columns 'lower' and 'upper' (upper exclusive), or 'start' "
-                       "and 'end' (end inclusive)", number);
+      return bad_input(
+          "line {}: wants the columns 'lower' and 'upper' (upper exclusive), or 'start' "
+          "and 'end' (end inclusive)",
+          number);
     for (Column wanted : {Column::kId, Column::kSize})
       if (!has(wanted))
         return bad_input("line {}: no column '{}'", number, kColumnNames.name(wanted));
@@ -128,8 +132,8 @@ class Reader {
     }
     if (file_.inclusive_end) ++buffer.life.end;
     if (buffer.life.begin > buffer.life.end)
-      return bad_input("line {}: life [{}, {}) runs backwards", number,
-                       buffer.life.begin, buffer.life.end);
+      return bad_input("line {}: life [{}, {}) runs backwards", number, buffer.life.begin,
+                       buffer.life.end);
     const Status gaps = check_gaps(buffer, number);
     if (!gaps.ok()) return gaps;
     file_.buffers.push_back(std::move(buffer));
@@ -146,8 +150,8 @@ class Reader {
       return Done{};
     }
     if (column == Column::kGaps) return read_gaps(text, number, buffer);
-    const bool optional = column == Column::kAlignment || column == Column::kOffset ||
-                          column == Column::kHint;
+    const bool optional =
+        column == Column::kAlignment || column == Column::kOffset || column == Column::kHint;
     if (optional && text.empty()) return Done{};
     const auto value = whole_number(text);
     if (!value)
@@ -160,15 +164,26 @@ class Reader {
                        *value, least);
     switch (column) {
       case Column::kLower:
-      case Column::kStart: buffer.life.begin = *value; break;
+      case Column::kStart:
+        buffer.life.begin = *value;
+        break;
       case Column::kUpper:
-      case Column::kEnd: buffer.life.end = *value; break;
-      case Column::kSize: buffer.size = *value; break;
-      case Column::kAlignment: buffer.alignment = *value; break;
-      case Column::kOffset: buffer.offset = *value; break;
+      case Column::kEnd:
+        buffer.life.end = *value;
+        break;
+      case Column::kSize:
+        buffer.size = *value;
+        break;
+      case Column::kAlignment:
+        buffer.alignment = *value;
+        break;
+      case Column::kOffset:
+        buffer.offset = *value;
+        break;
       case Column::kHint:
       case Column::kId:
-      case Column::kGaps: break;
+      case Column::kGaps:
+        break;
     }
     return Done{};
   }
@@ -178,13 +193,13 @@ class Reader {
       if (word.empty()) continue;
       const auto gap = gap_from(word);
       if (!gap)
-        return bad_input("line {}, column 'gaps': '{}' is not lo-hi or lo-hi@wlo:whi", number, word);
+        return bad_input("line {}, column 'gaps': '{}' is not lo-hi or lo-hi@wlo:whi", number,
+                         word);
       buffer.gaps.push_back(*gap);
       if (file_.inclusive_end) ++buffer.gaps.back().life.end;
     }
-    std::stable_sort(buffer.gaps.begin(), buffer.gaps.end(), [](const Gap& a, const Gap& b) {
-      return a.life.begin < b.life.begin;
-    });
+    std::stable_sort(buffer.gaps.begin(), buffer.gaps.end(),
+                     [](const Gap& a, const Gap& b) { return a.life.begin < b.life.begin; });
     return Done{};
   }
 
@@ -192,11 +207,12 @@ class Reader {
     int64_t at = buffer.life.begin;
     for (const Gap& gap : buffer.gaps) {
       if (gap.life.empty() || gap.life.begin < at || gap.life.end > buffer.life.end)
-        return bad_input("line {}, column 'gaps': [{}, {}) is empty, outside the life [{}, {}) or "
-                         "meets another gap", number, gap.life.begin, gap.life.end,
-                         buffer.life.begin, buffer.life.end);
-      if (gap.window && (gap.window->empty() || gap.window->begin < 0 ||
-                         gap.window->end > buffer.size))
+        return bad_input(
+            "line {}, column 'gaps': [{}, {}) is empty, outside the life [{}, {}) or "
+            "meets another gap",
+            number, gap.life.begin, gap.life.end, buffer.life.begin, buffer.life.end);
+      if (gap.window &&
+          (gap.window->empty() || gap.window->begin < 0 || gap.window->end > buffer.size))
         return bad_input("line {}, column 'gaps': window [{}, {}) is empty or outside the {} bytes",
                          number, gap.window->begin, gap.window->end, buffer.size);
       at = gap.life.end;
@@ -216,7 +232,8 @@ class Reader {
 std::string gaps_to_text(const Buffer& buffer, int64_t end_shift) {
   std::string text;
   for (const Gap& gap : buffer.gaps) {
-    text += fmt::format("{}{}-{}", text.empty() ? "" : " ", gap.life.begin, gap.life.end - end_shift);
+    text +=
+        fmt::format("{}{}-{}", text.empty() ? "" : " ", gap.life.begin, gap.life.end - end_shift);
     if (gap.window) text += fmt::format("@{}:{}", gap.window->begin, gap.window->end);
   }
   return text;

@@ -5,7 +5,8 @@
 //   b2,3,9,4
 //
 // Further columns: alignment (empty: 1), offset (where the buffer must lie; empty: free), gaps
-// ("lo-hi" or "lo-hi@wlo:whi", separated by spaces), hint (read, and has no effect). Pure functions.
+// ("lo-hi" or "lo-hi@wlo:whi", separated by spaces), hint (read, and has no effect). Pure
+// functions.
 #pragma once
 
 #include <string>
@@ -24,7 +25,8 @@ struct PackFile {
   bool operator==(const PackFile&) const = default;
 };
 
-// Errors name line and column ("line 3, column 'size': ...") and, for an unknown column, the nearest.
+// Errors name line and column ("line 3, column 'size': ...") and, for an unknown column, the
+// nearest.
 Result<PackFile> pack_file_from_csv(std::string_view text);
 
 // The buffers with their offsets; columns alignment and gaps only where some buffer has them.

@@ -8,8 +8,8 @@ namespace {
 
 // A stretch of time in which no buffer begins or ends.
 struct Section {
-  int64_t floor = 0;   // nothing can be placed lower here
-  int64_t waiting = 0; // bytes of those not yet placed
+  int64_t floor = 0;    // nothing can be placed lower here
+  int64_t waiting = 0;  // bytes of those not yet placed
 };
 
 struct Item {
@@ -27,7 +27,9 @@ class Search {
   // `rank`: the order in which those of equal offset are tried.
   Search(const Instance& instance, const std::vector<uint32_t>& rank, int64_t capacity,
          int64_t most_work, Deadline& deadline)
-      : capacity_(capacity), most_work_(most_work), deadline_(deadline),
+      : capacity_(capacity),
+        most_work_(most_work),
+        deadline_(deadline),
         offsets_(instance.size(), 0) {
     std::vector<int64_t> times;
     for (uint32_t b : rank) {
@@ -39,7 +41,8 @@ class Search {
     sections_.resize(times.size());
     lowest_.resize(times.size());
     const auto section = [&](int64_t time) {
-      return static_cast<size_t>(std::lower_bound(times.begin(), times.end(), time) - times.begin());
+      return static_cast<size_t>(std::lower_bound(times.begin(), times.end(), time) -
+                                 times.begin());
     };
     for (uint32_t b : rank) {
       const Buffer& buffer = instance.buffer(b);
@@ -196,9 +199,8 @@ std::vector<std::vector<uint32_t>> ranks_of(const Instance& instance) {
   std::stable_sort(ranks[2].begin(), ranks[2].end(), [&](uint32_t a, uint32_t b) {
     return length(a) != length(b) ? length(a) > length(b) : area(a) > area(b);
   });
-  std::stable_sort(ranks[3].begin(), ranks[3].end(), [&](uint32_t a, uint32_t b) {
-    return area(a) > area(b);
-  });
+  std::stable_sort(ranks[3].begin(), ranks[3].end(),
+                   [&](uint32_t a, uint32_t b) { return area(a) > area(b); });
   return ranks;
 }
 

@@ -103,9 +103,7 @@ bool run_skyline(const Instance& instance, const std::vector<uint32_t>& order, i
   struct Entry {
     int64_t low;
     uint32_t rank;
-    bool operator>(const Entry& o) const {
-      return low != o.low ? low > o.low : rank > o.rank;
-    }
+    bool operator>(const Entry& o) const { return low != o.low ? low > o.low : rank > o.rank; }
   };
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> queue;
   std::vector<int64_t> low(instance.size(), 0);

@@ -12,7 +12,8 @@ namespace outsize::packing {
 struct Rule {
   std::string name;
   Fit fit = Fit::kFirst;
-  bool skyline = false;  // next is whoever could lie lowest on what is placed; the order breaks ties
+  bool skyline =
+      false;  // next is whoever could lie lowest on what is placed; the order breaks ties
   // True if a goes before b. Ties are broken by position.
   bool (*before)(const Instance&, uint32_t a, uint32_t b) = nullptr;
 };
@@ -26,8 +27,8 @@ std::vector<uint32_t> order_of(const Instance& instance, const Rule& rule);
 // Runs the rule from a reset placer; false as soon as a buffer ends above `limit`.
 bool run_rule(const Instance& instance, const Rule& rule, int64_t limit, Placer& placer);
 
-// As a rule with `skyline`, with ties broken by the place in `order`. Appends the buffers to `placed` as
-// they are placed.
+// As a rule with `skyline`, with ties broken by the place in `order`. Appends the buffers to
+// `placed` as they are placed.
 bool run_skyline(const Instance& instance, const std::vector<uint32_t>& order, int64_t limit,
                  Placer& placer, std::vector<uint32_t>* placed);
 

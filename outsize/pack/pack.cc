@@ -43,8 +43,8 @@ std::optional<std::pair<size_t, size_t>> conflict_of(const Instance& instance) {
   return first;
 }
 
-// No packing is lower: the most live at once, what is fixed, and for each free buffer the lowest place
-// that the fixed ones leave it.
+// No packing is lower: the most live at once, what is fixed, and for each free buffer the lowest
+// place that the fixed ones leave it.
 int64_t lower_bound_of(const Instance& instance) {
   int64_t bound = instance.most_live();
   Placer placer(instance);
@@ -72,8 +72,8 @@ int64_t height_of(const Instance& instance, const std::vector<int64_t>& offsets)
   return height;
 }
 
-// Exact search and local search in turn. The first aims at the goal; where that is out of reach in its
-// turn, at something between it and the best; where it is proved out of reach, the bound rises.
+// Exact search and local search in turn. The first aims at the goal; where that is out of reach in
+// its turn, at something between it and the best; where it is proved out of reach, the bound rises.
 void search(const Instance& instance, const PackOptions& options, int64_t goal, Found& best,
             Packing& packing) {
   Deadline forever;
@@ -127,8 +127,8 @@ Packing pack(const std::vector<Buffer>& buffers, const PackOptions& options) {
   const bool limited = options.capacity > 0;
   packing.proved_infeasible =
       packing.conflict.has_value() || (limited && packing.lower_bound > options.capacity);
-  const int64_t goal = limited ? std::max(options.capacity, packing.lower_bound)
-                               : packing.lower_bound;
+  const int64_t goal =
+      limited ? std::max(options.capacity, packing.lower_bound) : packing.lower_bound;
 
   Placer placer(instance);
   Found best;

@@ -41,8 +41,8 @@ std::vector<Buffer> random_buffers(Random& random, int64_t n, int64_t horizon, i
   std::vector<Buffer> buffers;
   for (int64_t i = 0; i < n; ++i) {
     const int64_t begin = random.below(horizon);
-    Buffer b = buffer(i, {begin, begin + 1 + random.below(horizon - begin)},
-                      1 + random.below(largest));
+    Buffer b =
+        buffer(i, {begin, begin + 1 + random.below(horizon - begin)}, 1 + random.below(largest));
     if (random.chance(0.3)) b.alignment = int64_t{1} << random.below(3);
     if (random.chance(0.2) && b.life.size() >= 3) {
       Gap gap{{b.life.begin + 1, b.life.end - 1}, std::nullopt};
@@ -54,14 +54,14 @@ std::vector<Buffer> random_buffers(Random& random, int64_t n, int64_t horizon, i
   return buffers;
 }
 
-// The least height over every order of first fit, written plainly: some order places the buffers of a
-// lowest packing each no higher than it has them.
+// The least height over every order of first fit, written plainly: some order places the buffers of
+// a lowest packing each no higher than it has them.
 int64_t lowest_by_brute_force(const std::vector<Buffer>& buffers) {
   std::vector<size_t> order(buffers.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_partition(order.begin(), order.end(), [&](size_t b) { return buffers[b].offset; });
-  const auto first_free = std::find_if(order.begin(), order.end(),
-                                       [&](size_t b) { return !buffers[b].offset; });
+  const auto first_free =
+      std::find_if(order.begin(), order.end(), [&](size_t b) { return !buffers[b].offset; });
   int64_t lowest = std::numeric_limits<int64_t>::max();
   std::sort(first_free, order.end());
   do {
@@ -135,7 +135,8 @@ TEST(Pack, NamesFixedBuffersThatCollide) {
 }
 
 TEST(Pack, AlignsFreeBuffers) {
-  std::vector<Buffer> buffers = {buffer(0, {0, 2}, 10), buffer(1, {0, 2}, 10), buffer(2, {0, 2}, 3)};
+  std::vector<Buffer> buffers = {buffer(0, {0, 2}, 10), buffer(1, {0, 2}, 10),
+                                 buffer(2, {0, 2}, 3)};
   for (Buffer& b : buffers) b.alignment = 64;
   const Packing packing = pack(buffers, {});
   EXPECT_EQ(packing.height, 128 + 3);  // 0, 64 and 128; the small one last
@@ -289,8 +290,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Known{"G.1048576.csv", 1048576, .17}, Known{"H.1048576.csv", 1048576, .20},
                       Known{"I.1048576.csv", 1048576, .28}, Known{"J.1048576.csv", 989184, .16},
                       Known{"K.1048576.csv", 1048576, .20},
-                      Known{"resnet50.csv", 1515472556, .0031},
-                      Known{"G_1.csv", 3030937746, .0}),
+                      Known{"resnet50.csv", 1515472556, .0031}, Known{"G_1.csv", 3030937746, .0}),
     [](const auto& param) {
       const std::string& name = param.param.name;
       return name.substr(0, name.find('.'));

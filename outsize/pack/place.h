@@ -4,7 +4,8 @@
 //   placed q at [4, 8), b of 4 bytes overlaps q in time: b's offset may not lie in the open
 //   interval (4 - 4, 8) = (0, 8), so 0 fits and so does 8.
 //
-// Internal to outsize/pack. An Instance borrows the buffers, which must outlive it. Not thread-safe.
+// Internal to outsize/pack. An Instance borrows the buffers, which must outlive it. Not
+// thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -63,7 +64,7 @@ class Instance {
   const std::vector<Buffer>& buffers_;
   std::vector<std::vector<Piece>> pieces_;
   bool listed_ = false;
-  std::vector<int64_t> first_;        // neighbours of b: neighbours_[first_[b], first_[b + 1])
+  std::vector<int64_t> first_;  // neighbours of b: neighbours_[first_[b], first_[b + 1])
   std::vector<uint32_t> neighbours_;
   int64_t most_live_ = 0;
   std::vector<int64_t> contention_;
@@ -81,8 +82,8 @@ class Placer {
   // The offset that b would take; does not place it.
   int64_t find(size_t b, Fit fit);
   void put(size_t b, int64_t offset);
-  // Places `order` (free, non-empty buffers) one by one; stops and returns false as soon as one ends
-  // above `limit`.
+  // Places `order` (free, non-empty buffers) one by one; stops and returns false as soon as one
+  // ends above `limit`.
   bool place_all(const std::vector<uint32_t>& order, Fit fit, int64_t limit);
 
   const std::vector<int64_t>& offsets() const { return offsets_; }

@@ -27,15 +27,15 @@ void perturb(const Instance& instance, const Placer& placer, int64_t height, Ran
   std::vector<size_t> tops;
   for (size_t i = 0; i < order.size(); ++i) {
     const uint32_t b = order[i];
-    if (placer.offsets()[b] != kUnplaced &&
-        placer.offsets()[b] + instance.buffer(b).size >= height)
+    if (placer.offsets()[b] != kUnplaced && placer.offsets()[b] + instance.buffer(b).size >= height)
       tops.push_back(i);
   }
   const auto n = static_cast<int64_t>(order.size());
   const auto move_up = [&](size_t from) {
     if (from == 0) return;
     const auto to = static_cast<size_t>(random.below(static_cast<int64_t>(from)));
-    std::rotate(order.begin() + static_cast<int64_t>(to), order.begin() + static_cast<int64_t>(from),
+    std::rotate(order.begin() + static_cast<int64_t>(to),
+                order.begin() + static_cast<int64_t>(from),
                 order.begin() + static_cast<int64_t>(from) + 1);
   };
   if (!tops.empty())

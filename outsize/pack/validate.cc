@@ -37,21 +37,22 @@ PackingCheck fault_of(PackingFault fault, size_t first, std::string message) {
 
 PackingCheck check_alone(const Buffer& buffer, size_t b, int64_t offset, int64_t capacity) {
   if (offset < 0)
-    return fault_of(PackingFault::kNegative, b,
-                    fmt::format("buffer {} (position {}) lies at {}, below 0", buffer.id, b, offset));
+    return fault_of(
+        PackingFault::kNegative, b,
+        fmt::format("buffer {} (position {}) lies at {}, below 0", buffer.id, b, offset));
   if (buffer.offset && *buffer.offset != offset)
     return fault_of(PackingFault::kMoved, b,
-                    fmt::format("buffer {} (position {}) must lie at {} but lies at {}", buffer.id, b,
-                                *buffer.offset, offset));
+                    fmt::format("buffer {} (position {}) must lie at {} but lies at {}", buffer.id,
+                                b, *buffer.offset, offset));
   if (!buffer.offset && offset % buffer.alignment != 0)
     return fault_of(PackingFault::kAlignment, b,
-                    fmt::format("buffer {} (position {}) lies at {}, not a multiple of {}", buffer.id,
-                                b, offset, buffer.alignment));
+                    fmt::format("buffer {} (position {}) lies at {}, not a multiple of {}",
+                                buffer.id, b, offset, buffer.alignment));
   if (capacity > 0 && !buffer.life.empty() && buffer.size > 0 && offset + buffer.size > capacity)
-    return fault_of(PackingFault::kCapacity, b,
-                    fmt::format("buffer {} (position {}) ends at {}, {} above the capacity {}",
-                                buffer.id, b, offset + buffer.size,
-                                offset + buffer.size - capacity, capacity));
+    return fault_of(
+        PackingFault::kCapacity, b,
+        fmt::format("buffer {} (position {}) ends at {}, {} above the capacity {}", buffer.id, b,
+                    offset + buffer.size, offset + buffer.size - capacity, capacity));
   return {};
 }
 
@@ -71,8 +72,8 @@ PackingCheck check_pair(const std::vector<Buffer>& buffers, const std::vector<in
     if (both.begin >= both.end) continue;
     PackingCheck check = fault_of(
         PackingFault::kOverlap, a,
-        fmt::format("buffers {} and {} (positions {} and {}) share bytes [{}, {}) at time {}", one.id,
-                    two.id, a, b, both.begin, both.end, time));
+        fmt::format("buffers {} and {} (positions {} and {}) share bytes [{}, {}) at time {}",
+                    one.id, two.id, a, b, both.begin, both.end, time));
     check.second = b;
     check.time = time;
     check.bytes = both;

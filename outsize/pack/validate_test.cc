@@ -27,8 +27,7 @@ TEST(Validate, NamesTheOverlap) {
   EXPECT_EQ(check.second, 1u);
   EXPECT_EQ(check.time, 1);
   EXPECT_EQ(check.bytes, (Interval{2, 4}));
-  EXPECT_EQ(check.message,
-            "buffers 0 and 1 (positions 0 and 1) share bytes [2, 4) at time 1");
+  EXPECT_EQ(check.message, "buffers 0 and 1 (positions 0 and 1) share bytes [2, 4) at time 1");
 }
 
 TEST(Validate, OneFaultOfEachKind) {
