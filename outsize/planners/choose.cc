@@ -7,10 +7,8 @@ namespace outsize::planning {
 namespace {
 
 constexpr double kTiny = 1e-3;        // ns; keeps scores of free choices finite
+constexpr int32_t kBlock = 32;         // ranks looked at as one, for the highest usage
 constexpr int64_t kNever = 1ll << 60;  // ns
-
-// Whether a touch needs the content that the gap before it kept.
-bool needs_content(const Touch& t) { return t.reads || t.before != t.after; }
 
 }  // namespace
 
@@ -87,16 +85,22 @@ std::vector<int64_t> Chooser::usage(const Program& program) const {
 
 void Chooser::measure(const Program& program) {
   usage_ = usage(program);
+  needy_.clear();
+  block_most_.assign(usage_.size() / kBlock + 1, 0);
+  for (size_t r = 0; r < usage_.size(); ++r) {
+    if (usage_[r] > params_.capacity) needy_.push_back(static_cast<int32_t>(r));
+    block_most_[r / kBlock] = std::max(block_most_[r / kBlock], usage_[r]);
+  }
   starts_.assign(program.size() + 1, 0);
   for (size_t r = 0; r < program.size(); ++r)
     starts_[r + 1] = starts_[r] + static_cast<double>(
         problem_->profile->ops[program.step(program.order()[r]).op.index()].ns);
 }
 
-double Chooser::stall(const Program& program, int32_t from, int32_t to, int64_t bytes, bool out,
+double Chooser::stall(int32_t from, int32_t to, int64_t bytes, bool out,
                       bool in) const {
   if (prices_.link_out_per_byte <= 0 && prices_.link_in_per_byte <= 0) return 0;
-  double there = starts_[static_cast<size_t>(std::min<int64_t>(to, static_cast<int64_t>(program.size())))] -
+  double there = starts_[static_cast<size_t>(to)] -
                  starts_[static_cast<size_t>(from + 1)];
   double copies = static_cast<double>(bytes) * ((out ? prices_.link_out_per_byte : 0) +
                                                 (in ? prices_.link_in_per_byte : 0));
@@ -111,7 +115,8 @@ double Chooser::swap_cost(const Program& program, const Instance& in) const {
   double in_ns = bytes * prices_.in_per_byte + static_cast<double>(prices_.in_latency_ns);
   double cost = 0;
   int32_t on_host = in.entry && in.away_at_entry ? 0 : -2;
-  if (in.away_at_entry && !in.touches.empty()) cost += in_ns;
+  if (in.away_at_entry && !in.touches.empty())
+    cost += in_ns + stall(-1, program.rank(in.touches[0].step), part.bytes(), false, true);
   for (size_t k = 0; k < in.touches.size(); ++k) {
     const Touch& t = in.touches[k];
     if (!t.away) continue;
@@ -121,8 +126,8 @@ double Chooser::swap_cost(const Program& program, const Instance& in) const {
     bool back = !last && needs_content(in.touches[k + 1]);
     if (out) cost += out_ns;
     if (back) cost += in_ns;
-    if (!last)
-      cost += stall(program, from, program.rank(in.touches[k + 1].step), part.bytes(), out, back);
+    int32_t to = last ? static_cast<int32_t>(program.size()) : program.rank(in.touches[k + 1].step);
+    cost += stall(from, to, part.bytes(), out, back);
     on_host = t.after;
   }
   // In the steps that follow, a storage whose home this step makes will have to come in as well.
@@ -130,7 +135,12 @@ double Chooser::swap_cost(const Program& program, const Instance& in) const {
   return cost;
 }
 
-double Chooser::cost(const Program& program) const {
+double Chooser::cost(const Program& program) {
+  measure(program);
+  return priced(program);
+}
+
+double Chooser::priced(const Program& program) const {
   double total = 0;
   for (const Instance& in : program.instances()) total += swap_cost(program, in);
   for (int32_t s : program.order())
@@ -142,17 +152,25 @@ double Chooser::cost(const Program& program) const {
 
 double Chooser::gain(int32_t from, int32_t to, int64_t bytes) const {
   double sum = 0;
-  for (int32_t r = std::max(0, from + 1); r < to; ++r) {
-    int64_t need = usage_[static_cast<size_t>(r)] - params_.capacity;
-    if (need > 0) sum += static_cast<double>(std::min(need, bytes));
-  }
+  auto first = std::upper_bound(needy_.begin(), needy_.end(), from);
+  for (auto r = first; r != needy_.end() && *r < to; ++r)
+    sum += static_cast<double>(
+        std::min(usage_[static_cast<size_t>(*r)] - params_.capacity, bytes));
   return sum;
 }
 
 int64_t Chooser::highest(int32_t from, int32_t to) const {
   int64_t most = 0;
-  for (int32_t r = std::max(0, from + 1); r < to; ++r)
-    most = std::max(most, usage_[static_cast<size_t>(r)]);
+  int32_t r = std::max(0, from + 1);
+  while (r < to) {
+    if (r % kBlock == 0 && r + kBlock <= to) {
+      most = std::max(most, block_most_[static_cast<size_t>(r / kBlock)]);
+      r += kBlock;
+    } else {
+      most = std::max(most, usage_[static_cast<size_t>(r)]);
+      ++r;
+    }
+  }
   return most;
 }
 
@@ -346,13 +364,19 @@ void Chooser::prune(Program& program) {
                    [](const Move& a, const Move& b) { return a.cost > b.cost; });
   for (const Move& m : moves) {
     if (m.instance < 0) {
-      if (program.step(m.step).gone) continue;
+      std::optional<Program::Undo> undo = program.draft_undrop(m.step);
+      if (!undo) continue;
+      bool room = true;
+      for (const Program::Undo::Heir& h : undo->heirs)
+        room &= highest(h.from, program.rank(m.step)) +
+                    size_of(program.part_of(h.instance)) <= params_.capacity;
+      if (!room) continue;
       Program attempt = program;
       std::vector<int32_t> changed;
-      if (!attempt.undrop(m.step, changed)) continue;
+      attempt.undrop(*undo, changed);
       std::vector<int64_t> held = usage(attempt);
       if (*std::max_element(held.begin(), held.end()) > params_.capacity) continue;
-      if (cost(attempt) >= cost(program)) continue;
+      if (priced(attempt) >= priced(program)) continue;
       program = std::move(attempt);
       measure(program);
       continue;

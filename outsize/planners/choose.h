@@ -60,11 +60,12 @@ class Chooser {
   // Takes back decisions that aren't needed, dearest first.
   void prune(Program& program);
   // What the program's decisions cost by the prices.
-  double cost(const Program& program) const;
+  double cost(const Program& program);
   // Bytes on the device at each rank.
   std::vector<int64_t> usage(const Program& program) const;
 
-  int64_t size_of(const PartInfo& part) const;
+  int64_t capacity() const { return params_.capacity; }
+  int64_t size_of(const PartInfo& part) const;  // aligned
   // Whether a persistent instance's home is on the host, as its flags say.
   static bool home_on_host(const Instance& instance);
 
@@ -88,8 +89,8 @@ class Chooser {
              std::vector<int32_t>& changed);
   double gain(int32_t from, int32_t to, int64_t bytes) const;  // over ranks (from, to)
   int64_t highest(int32_t from, int32_t to) const;             // usage over ranks (from, to)
-  double stall(const Program& program, int32_t from, int32_t to, int64_t bytes, bool out,
-               bool in) const;
+  double priced(const Program& program) const;
+  double stall(int32_t from, int32_t to, int64_t bytes, bool out, bool in) const;
   std::optional<int64_t> run_price(OpId op) const;
   int64_t hold_price(int32_t from, int32_t to, int64_t bytes) const;
   void measure(const Program& program);
@@ -100,6 +101,8 @@ class Chooser {
   ChooseParams params_;
   std::vector<int64_t> working_sets_;  // per op
   std::vector<int64_t> usage_;         // per rank, of the program being fitted
+  std::vector<int32_t> needy_;         // ranks where it is over the capacity
+  std::vector<int64_t> block_most_;    // the highest usage in each block of ranks
   std::vector<double> starts_;         // per rank: compute ns before it
 };
 

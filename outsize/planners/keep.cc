@@ -9,7 +9,7 @@ Status plan_keep(Search& search) {
   Chooser chooser(search.problem(), Prices{}, ChooseParams{});
   Trouble trouble;
   std::optional<Plan> plan =
-      write_plan(c, chooser, plain_program(c), CopyStyle::kBesideOps, trouble);
+      write_plan(c, chooser, plain_program(c), Style{}, Effort::kThorough, trouble);
   if (!plan)
     return search.infeasible("keep", trouble,
                              [&](int64_t budget) { return budget >= trouble.height; });

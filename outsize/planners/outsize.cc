@@ -34,6 +34,33 @@ ChooseParams params_of(const Problem& problem) {
   return params;
 }
 
+// Copies on the links' own streams: a byte costs `share` of the time its link takes for it, as other
+// copies want the link too, and a gap shorter than its copies costs what is missing.
+Prices prices_write_behind(const Machine& machine, double share) {
+  Prices p;
+  p.link_out_per_byte = ns_per_byte(machine.out.bytes_per_s);
+  p.link_in_per_byte = ns_per_byte(machine.in.bytes_per_s);
+  p.out_per_byte = share * p.link_out_per_byte;
+  p.in_per_byte = share * p.link_in_per_byte;
+  p.out_latency_ns = static_cast<int64_t>(share * static_cast<double>(machine.out.latency_ns));
+  p.in_latency_ns = static_cast<int64_t>(share * static_cast<double>(machine.in.latency_ns));
+  return p;
+}
+
+struct Approach {
+  Prices prices;
+  Style style;
+};
+
+std::vector<Approach> approaches_of(const Problem& problem) {
+  const Machine& machine = *problem.machine;
+  std::vector<Approach> out{{prices_beside_ops(machine), Style{}}};
+  if (!params_of(problem).swap) return out;
+  for (double share : {1.0, 0.5, 0.2, 0.05})
+    out.push_back({prices_write_behind(machine, share), {CopyStyle::kWriteBehind, 1.1}});
+  return out;
+}
+
 bool works_at(const Case& c, int64_t device_budget) {
   Problem other = *c.problem;
   other.budgets.device = device_budget;
@@ -41,9 +68,73 @@ bool works_at(const Case& c, int64_t device_budget) {
   at.problem = &other;
   Random random(other.seed);
   Trouble trouble;
-  return solve(at, prices_beside_ops(*other.machine), params_of(other), CopyStyle::kBesideOps,
-               random, nullptr, trouble)
+  return solve(at, prices_beside_ops(*other.machine), params_of(other), {}, random, trouble)
       .has_value();
+}
+
+struct Found {
+  Approach approach;
+  Solution solution;
+  int64_t ns = 0;
+};
+
+// Takes back decisions: most of those about a stretch of the program, a few elsewhere.
+Program loosened(const Case& c, const Program& from, Random& random) {
+  Program program = from;
+  double n = static_cast<double>(program.size());
+  double middle = random.uniform() * n, half = n * (0.01 + 0.1 * random.uniform());
+  auto taken = [&](int32_t first, int32_t last) {
+    bool near = first < middle + half && last > middle - half;
+    return random.chance(near ? 0.6 : 0.02);
+  };
+  for (size_t i = 0; i < program.instances().size(); ++i) {
+    Instance& in = program.instance(static_cast<int32_t>(i));
+    const PartInfo& part = program.part_of(static_cast<int32_t>(i));
+    if (part.persistent) {
+      if (c.homes[static_cast<size_t>(in.part)] != 0 || !Chooser::home_on_host(in)) continue;
+      if (!random.chance(0.1)) continue;
+      in.away_at_entry = false;
+      for (Touch& t : in.touches) t.away = false;
+      continue;
+    }
+    for (size_t k = 0; k + 1 < in.touches.size(); ++k)
+      if (in.touches[k].away && taken(program.rank(in.touches[k].step),
+                                      program.rank(in.touches[k + 1].step)))
+        in.touches[k].away = false;
+  }
+  std::vector<int32_t> reruns;
+  for (int32_t s : program.order())
+    if (program.step(s).rerun && taken(program.rank(s), program.rank(s))) reruns.push_back(s);
+  std::vector<int32_t> changed;
+  for (int32_t s : reruns)
+    if (std::optional<Program::Undo> undo = program.draft_undrop(s)) program.undrop(*undo, changed);
+  return program;
+}
+
+// Loosens the best choice and makes it anew, until the deadline or until that has long been of no use.
+void improve(Search& search, Found& best, Random& random) {
+  constexpr int kIdleRounds = 60;
+  const Problem& problem = search.problem();
+  for (int idle = 0; idle < kIdleRounds && !problem.deadline->reached(); ++idle) {
+    problem.deadline->spend(1);
+    Program start = loosened(search.step(), best.solution.program, random);
+    ChooseParams params = params_of(problem);
+    params.capacity = random.between(best.solution.capacity, problem.budgets.device + 1);
+    params.noise = 0.3 * random.uniform();
+    SolveOptions options;
+    options.style = best.approach.style;
+    options.start = &start;
+    if (options.style.copies == CopyStyle::kBesideOps) options.beat = best.solution.cost;
+    Trouble trouble;
+    std::optional<Solution> solution =
+        solve(search.step(), best.approach.prices, params, options, random, trouble);
+    if (!solution) continue;
+    int64_t ns = search.offer(solution->plan);
+    if (ns >= best.ns) continue;
+    best.solution = std::move(*solution);
+    best.ns = ns;
+    idle = -1;
+  }
 }
 
 }  // namespace
@@ -54,7 +145,7 @@ Status plan_outsize(Search& search) {
   {
     Chooser chooser(problem, Prices{}, ChooseParams{});
     std::optional<Plan> plan = write_plan(search.step(), chooser, plain_program(search.step()),
-                                          CopyStyle::kBesideOps, trouble);
+                                          Style{}, Effort::kThorough, trouble);
     problem.deadline->spend(1);
     if (plan) {
       search.offer(*plan);
@@ -62,14 +153,26 @@ Status plan_outsize(Search& search) {
     }
   }
   Random random(problem.seed);
-  std::optional<Solution> first =
-      solve(search.step(), prices_beside_ops(*problem.machine), params_of(problem),
-            CopyStyle::kBesideOps, random, nullptr, trouble);
-  problem.deadline->spend(1);
-  if (!first)
+  std::optional<Found> best;
+  for (const Approach& approach : approaches_of(problem)) {
+    if (best && problem.deadline->reached()) break;
+    SolveOptions options;
+    options.style = approach.style;
+    Trouble why;
+    std::optional<Solution> solution =
+        solve(search.step(), approach.prices, params_of(problem), options, random, why);
+    problem.deadline->spend(1);
+    if (!solution) {
+      trouble = why;
+      continue;
+    }
+    int64_t ns = search.offer(solution->plan);
+    if (!best || ns < best->ns) best = Found{approach, std::move(*solution), ns};
+  }
+  if (!best)
     return search.infeasible("outsize", trouble,
                              [&](int64_t budget) { return works_at(search.step(), budget); });
-  search.offer(first->plan);
+  improve(search, *best, random);
   return Done{};
 }
 

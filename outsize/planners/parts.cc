@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "outsize/plan/plan.h"
-
 namespace outsize::planning {
 namespace {
 
@@ -75,6 +73,7 @@ Parts parts_of(const Graph& graph) {
   };
 
   out.of_op.resize(graph.ops.size());
+  out.use_of_op.resize(graph.ops.size());
   out.rerunnable.resize(graph.ops.size());
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     const Op& op = graph.ops[i];
@@ -104,7 +103,10 @@ Parts parts_of(const Graph& graph) {
       if (a.writes && (part.entry || part.persistent)) rerunnable = false;
     }
     out.rerunnable[i] = rerunnable;
+    for (int32_t p : out.of_op[i])
+      out.use_of_op[i].push_back(out.parts[static_cast<size_t>(p)].uses.back());
   }
+  out.accesses = std::move(accesses);
   return out;
 }
 

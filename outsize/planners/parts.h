@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "outsize/graph/graph.h"
+#include "outsize/plan/plan.h"
 
 namespace outsize::planning {
 
@@ -39,7 +40,9 @@ struct PartInfo {
 struct Parts {
   std::vector<PartInfo> parts;                // by storage, then by first byte
   std::vector<std::vector<int32_t>> of_op;    // per op, per access (reads, makes, mutates): its part
-  std::vector<bool> rerunnable;               // per op: may be run again
+  std::vector<std::vector<OperandAccess>> accesses;  // per op
+  std::vector<std::vector<PartUse>> use_of_op;       // per op, per access: how it uses that part
+  std::vector<bool> rerunnable;                      // per op: may be run again
   const PartInfo& operator[](int32_t part) const { return parts[static_cast<size_t>(part)]; }
 };
 

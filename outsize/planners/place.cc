@@ -1,11 +1,17 @@
 #include "outsize/planners/place.h"
 
 #include <algorithm>
+#include <array>
 
 #include "outsize/pack/pack.h"
 
 namespace outsize::planning {
 namespace {
+
+// Orders of the packer, tried until one fits. "size" and "skyline-size" come within a percent of the best
+// of all in most steps, at a tenth of the time.
+constexpr std::array<const char*, 2> kQuickMethods = {"size", "skyline-size"};
+constexpr std::array<const char*, 2> kThoroughMethods = {"size", "fast"};
 
 int64_t rounded(int64_t bytes, int64_t alignment) {
   return (bytes + alignment - 1) / alignment * alignment;
@@ -37,22 +43,19 @@ void settle_homes(Sequence& sequence, Tier tier, int64_t alignment) {
 
 }  // namespace
 
-Placement place(const Problem& problem, Sequence& sequence, int64_t work) {
+Placement place(const Problem& problem, Sequence& sequence, Effort effort) {
   Placement out;
   out.fits = true;
   Plan& plan = sequence.plan;
-  int64_t end = std::max<int64_t>(1, static_cast<int64_t>(plan.instructions.size()));
   for (Tier tier : {Tier::kDevice, Tier::kHost}) {
     int64_t alignment = problem.machine->alignment;
     settle_homes(sequence, tier, alignment);
     std::vector<Buffer> buffers;
     std::vector<std::pair<bool, size_t>> owners;  // workspace of an instruction, or residency
-    int64_t homes_end = 0;
     for (size_t i = 0; i < sequence.stays.size(); ++i) {
       if (plan.residencies[i].tier != tier) continue;
       const Stay& stay = sequence.stays[i];
       int64_t bytes = plan.residencies[i].part.bytes.size();
-      if (stay.home && stay.address) homes_end = std::max(homes_end, *stay.address + bytes);
       Buffer b;
       b.id = static_cast<int64_t>(i);
       b.life = stay.life;
@@ -74,17 +77,19 @@ Placement place(const Problem& problem, Sequence& sequence, int64_t work) {
         owners.emplace_back(true, i);
       }
     }
-    (void)end;
     PackOptions options;
     options.capacity = problem.budgets.of(tier);
     options.seed = problem.seed;
-    Packing packing = pack(buffers, options);
-    if (!packing.fits() && !packing.proved_infeasible && work > 0) {
-      Deadline deadline = Deadline::after_work(work);
-      options.method = "search";
-      options.deadline = &deadline;
-      packing = pack(buffers, options);
+    Packing packing;
+    bool first = true;
+    for (const char* method : effort == Effort::kQuick ? kQuickMethods : kThoroughMethods) {
+      options.method = method;
+      Packing tried = pack(buffers, options);
+      if (first || tried.height < packing.height) packing = std::move(tried);
+      first = false;
+      if (packing.fits() || packing.proved_infeasible || packing.conflict) break;
     }
+    OUTSIZE_CHECK(!packing.conflict, "homes on {} collide", kTierNames.name(tier));
     size_t t = static_cast<size_t>(tier);
     out.height[t] = packing.height;
     out.lowest[t] = packing.lower_bound;

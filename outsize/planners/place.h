@@ -19,8 +19,9 @@ struct Placement {
   bool fits = false;
 };
 
-// Sets the addresses in `sequence.plan`. `work` > 0 lets the packer search that much where a quick
-// packing doesn't fit.
-Placement place(const Problem& problem, Sequence& sequence, int64_t work);
+enum class Effort { kQuick, kThorough };
+
+// Sets the addresses in `sequence.plan`.
+Placement place(const Problem& problem, Sequence& sequence, Effort effort);
 
 }  // namespace outsize::planning

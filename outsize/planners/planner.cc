@@ -18,6 +18,7 @@ struct Entry {
 };
 constexpr Entry kPlanners[] = {
     {"keep", planning::plan_keep},
+    {"sqrt-n", planning::plan_sqrt_n},
     {"outsize", planning::plan_outsize},
 };
 

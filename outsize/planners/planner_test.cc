@@ -153,9 +153,9 @@ TEST(Outsize, InfeasibleNamesFloorOpAndLeastBudget) {
 // budget somewhat above the floor there is one.
 TEST(Outsize, RandomGraphsAtManyBudgets) {
   int planned_count = 0, moved = 0, recomputed = 0;
-  for (uint64_t seed = 1; seed <= 40; ++seed) {
-    Setting s = random_setting(seed, 10 + static_cast<int>(seed) * 2);
-    s.work = 20;
+  for (uint64_t seed = 1; seed <= 24; ++seed) {
+    Setting s = random_setting(seed, 8 + static_cast<int>(seed) * 2);
+    s.work = 12;
     int64_t floor = s.floor(), peak = s.peak();
     for (int k = 0; k <= 4; ++k) {
       int64_t budget = floor + (peak - floor) * k / 4;
@@ -174,7 +174,7 @@ TEST(Outsize, RandomGraphsAtManyBudgets) {
       EXPECT_EQ(to_json(planned->plan), to_json(again->plan)) << "seed " << seed;
     }
   }
-  EXPECT_GT(planned_count, 100);
+  EXPECT_GT(planned_count, 60);
   EXPECT_GT(moved, 20);
   EXPECT_GT(recomputed, 20);
 }

@@ -15,31 +15,20 @@ bool is_writer_step(const Step& step, const PartInfo& part, const Touch& t) {
 
 }  // namespace
 
-Program::Program(const Graph& graph, const Parts& parts, const std::vector<OpId>& order)
-    : graph_(&graph), parts_(&parts) {
-  accesses_.resize(graph.ops.size());
-  uses_of_op_.resize(graph.ops.size());
-  for (size_t i = 0; i < graph.ops.size(); ++i) {
-    accesses_[i] = accesses_of(graph.ops[i]);
-    uses_of_op_[i].resize(accesses_[i].size());
-  }
+Program::Program(const Parts& parts, const std::vector<OpId>& order) : parts_(&parts) {
   instances_of_part_.resize(parts.parts.size());
   for (size_t p = 0; p < parts.parts.size(); ++p) {
     int32_t id = add_instance(static_cast<int32_t>(p));
     instance(id).entry = parts.parts[p].entry;
     instance(id).exit = parts.parts[p].exit;
-    for (const PartUse& use : parts.parts[p].uses)
-      for (size_t k = 0; k < accesses_[use.op.index()].size(); ++k)
-        if (parts.of_op[use.op.index()][k] == static_cast<int32_t>(p))
-          uses_of_op_[use.op.index()][k] = use;
   }
   for (OpId op : order) {
     int32_t step = static_cast<int32_t>(steps_.size());
     order_.push_back(step);
     ranks_.push_back(step);
     steps_.push_back({op, false, false, parts.of_op[op.index()]});  // instance ids equal part ids here
-    for (size_t k = 0; k < accesses_[op.index()].size(); ++k) {
-      const PartUse& use = uses_of_op_[op.index()][k];
+    for (size_t k = 0; k < parts.of_op[op.index()].size(); ++k) {
+      const PartUse& use = parts.use_of_op[op.index()][k];
       touch(parts.of_op[op.index()][k], step, use.reads, use.writes, use.before, use.after);
     }
   }
@@ -117,9 +106,9 @@ bool Program::draft_make(int32_t part, int32_t version, int32_t at_rank, const R
     bool again = std::find(draft.runs.begin(), draft.runs.end(), writer) != draft.runs.end();
     if (again && version == 1) break;  // that run makes this part as well
     if (again) return false;
-    for (size_t k = 0; k < accesses_[w].size(); ++k) {
+    for (size_t k = 0; k < parts_->accesses[w].size(); ++k) {
       int32_t q = parts_->of_op[w][k];
-      const PartUse& use = uses_of_op_[w][k];
+      const PartUse& use = parts_->use_of_op[w][k];
       if (q == part) continue;
       // Changing another tensor in place would take that tensor's earlier content from it.
       if (use.writes && use.reads) return false;
@@ -214,9 +203,9 @@ std::vector<int32_t> Program::drop(int32_t instance_id, size_t k, const Draft& d
   for (int32_t id : ids) {
     size_t w = step(id).op.index();
     std::vector<int32_t> operands;
-    for (size_t a = 0; a < accesses_[w].size(); ++a) {
+    for (size_t a = 0; a < parts_->accesses[w].size(); ++a) {
       int32_t q = parts_->of_op[w][a];
-      const PartUse& use = uses_of_op_[w][a];
+      const PartUse& use = parts_->use_of_op[w][a];
       auto known = std::find_if(born.begin(), born.end(), [&](const auto& b) { return b.first == q; });
       int32_t operand = -1;
       bool wanted = std::find(draft.made.begin(), draft.made.end(),
@@ -270,24 +259,23 @@ std::vector<int32_t> Program::drop(int32_t instance_id, size_t k, const Draft& d
       if (steps_[static_cast<size_t>(order_[r])].rerun && steps_[static_cast<size_t>(order_[r])].op == op)
         later.push_back(order_[r]);
   for (int32_t s : later)
-    if (!step(s).gone) undrop(s, changed);
+    if (std::optional<Undo> undo = draft_undrop(s)) undrop(*undo, changed);
 
   std::sort(changed.begin(), changed.end());
   changed.erase(std::unique(changed.begin(), changed.end()), changed.end());
   return changed;
 }
 
-bool Program::undrop(int32_t step_id, std::vector<int32_t>& changed) {
-  if (step(step_id).gone || !step(step_id).rerun) return false;
-  // The steps that fall together: those that lead the instances made by one of them.
-  std::vector<int32_t> fall{step_id};
+std::optional<Program::Undo> Program::draft_undrop(int32_t step_id) const {
+  if (step(step_id).gone || !step(step_id).rerun) return std::nullopt;
+  Undo undo;
+  std::vector<int32_t>& fall = undo.steps;
+  fall = {step_id};
   std::vector<std::pair<int32_t, size_t>> births;  // instance, how many leading touches fall
-  std::vector<std::pair<int32_t, int32_t>> heirs;  // instance, the one that takes its touches
   auto falls = [&](int32_t s) { return std::find(fall.begin(), fall.end(), s) != fall.end(); };
   for (size_t f = 0; f < fall.size(); ++f) {
     const Step& s = step(fall[f]);
-    for (size_t a = 0; a < s.operands.size(); ++a) {
-      int32_t id = s.operands[a];
+    for (int32_t id : s.operands) {
       const Instance& in = instance(id);
       auto t = std::find_if(in.touches.begin(), in.touches.end(),
                             [&](const Touch& x) { return x.step == fall[f]; });
@@ -300,7 +288,7 @@ bool Program::undrop(int32_t step_id, std::vector<int32_t>& changed) {
              is_writer_step(step(in.touches[leading].step), (*parts_)[in.part],
                             in.touches[leading]))
         ++leading;
-      if (in.entry || static_cast<size_t>(t - in.touches.begin()) >= leading) return false;
+      if (in.entry || static_cast<size_t>(t - in.touches.begin()) >= leading) return std::nullopt;
       for (size_t l = 0; l < leading; ++l)
         if (!falls(in.touches[l].step)) fall.push_back(in.touches[l].step);
       births.emplace_back(id, leading);
@@ -310,20 +298,25 @@ bool Program::undrop(int32_t step_id, std::vector<int32_t>& changed) {
     const Instance& in = instance(id);
     if (leading == in.touches.size() && !in.exit) continue;  // it served nobody
     int32_t version = in.touches[leading - 1].after, born = rank(in.touches[0].step);
-    int32_t heir = -1, latest = -1;
+    Undo::Heir best{id, -1, -1, leading < in.touches.size() ? rank(in.touches[leading].step)
+                                                            : static_cast<int32_t>(order_.size())};
     for (int32_t other : instances_of_part_[static_cast<size_t>(in.part)]) {
       const Instance& o = instance(other);
       if (other == id || o.exit || o.touches.empty()) continue;
       const Touch& last = o.touches.back();
-      if (last.after != version || rank(last.step) >= born || rank(last.step) <= latest) continue;
+      if (last.after != version || rank(last.step) >= born || rank(last.step) <= best.from) continue;
       if (falls(last.step)) continue;
-      heir = other;
-      latest = rank(last.step);
+      best.heir = other;
+      best.from = rank(last.step);
     }
-    if (heir < 0) return false;
-    heirs.emplace_back(id, heir);
+    if (best.heir < 0) return std::nullopt;
+    undo.heirs.push_back(best);
   }
-  for (int32_t s : fall) {
+  return undo;
+}
+
+void Program::undrop(const Undo& undo, std::vector<int32_t>& changed) {
+  for (int32_t s : undo.steps) {
     for (int32_t id : step(s).operands) {
       std::vector<Touch>& touches = instance(id).touches;
       auto t = std::find_if(touches.begin(), touches.end(),
@@ -337,24 +330,23 @@ bool Program::undrop(int32_t step_id, std::vector<int32_t>& changed) {
     }
     steps_[static_cast<size_t>(s)].gone = true;
   }
-  for (const auto& [id, heir] : heirs) {
-    Instance& from = instance(id);
-    Instance& to = instance(heir);
+  for (const Undo::Heir& h : undo.heirs) {
+    Instance& from = instance(h.instance);
+    Instance& to = instance(h.heir);
     for (const Touch& t : from.touches) {
       for (int32_t& operand : steps_[static_cast<size_t>(t.step)].operands)
-        if (operand == id) operand = heir;
+        if (operand == h.instance) operand = h.heir;
       to.touches.push_back(t);
     }
     to.exit = from.exit;
     from.touches.clear();
     from.exit = false;
-    changed.push_back(heir);
+    changed.push_back(h.heir);
   }
   size_t first = order_.size();
-  for (int32_t s : fall) first = std::min(first, static_cast<size_t>(rank(s)));
+  for (int32_t s : undo.steps) first = std::min(first, static_cast<size_t>(rank(s)));
   std::erase_if(order_, [&](int32_t s) { return step(s).gone; });
   refresh_ranks(first);
-  return true;
 }
 
 }  // namespace outsize::planning

@@ -29,6 +29,9 @@ struct Touch {
   bool away = false;   // off the device in the gap that follows
 };
 
+// Whether a touch needs the content that the gap before it kept.
+inline bool needs_content(const Touch& t) { return t.reads || (t.before != t.after && t.before > 0); }
+
 struct Instance {
   int32_t part = 0;
   bool entry = false;  // there before the first step
@@ -47,8 +50,8 @@ struct Step {
 class Program {
  public:
   // The ops in `order` (a legal order of all of them), nothing moved, nothing recomputed.
-  // Requires: graph and parts outlive the program.
-  Program(const Graph& graph, const Parts& parts, const std::vector<OpId>& order);
+  // Requires: the parts outlive the program.
+  Program(const Parts& parts, const std::vector<OpId>& order);
 
   const Parts& parts() const { return *parts_; }
   const std::vector<int32_t>& order() const { return order_; }  // step ids
@@ -83,9 +86,20 @@ class Program {
   // Does it. Returns the instances whose gaps changed, ascending.
   std::vector<int32_t> drop(int32_t instance_id, size_t k, const Draft& draft);
 
-  // Takes a rerun out again, with what stands or falls with it: what it made is kept from before
-  // instead. False (and nothing changed) where that can't be. `changed` gets the instances concerned.
-  bool undrop(int32_t step, std::vector<int32_t>& changed);
+  // What taking a rerun out again means: the steps that stand or fall with it, and which instance made
+  // by them goes on in which earlier one, held over the ranks (from, to) between the two.
+  struct Undo {
+    struct Heir {
+      int32_t instance, heir;
+      int32_t from, to;
+    };
+    std::vector<int32_t> steps;
+    std::vector<Heir> heirs;
+  };
+  // None where no earlier instance holds what a rerun makes.
+  std::optional<Undo> draft_undrop(int32_t step) const;
+  // Does it; `changed` gets the instances concerned.
+  void undrop(const Undo& undo, std::vector<int32_t>& changed);
 
  private:
   struct Provider {
@@ -101,15 +115,12 @@ class Program {
   void insert_steps(size_t at, const std::vector<int32_t>& ids);
   void refresh_ranks(size_t from);
 
-  const Graph* graph_;
   const Parts* parts_;
   std::vector<Step> steps_;
   std::vector<int32_t> order_;
   std::vector<int32_t> ranks_;
   std::vector<Instance> instances_;
   std::vector<std::vector<int32_t>> instances_of_part_;
-  std::vector<std::vector<OperandAccess>> accesses_;  // per op
-  std::vector<std::vector<PartUse>> uses_of_op_;      // per op, per access: how it uses that part
 };
 
 }  // namespace outsize::planning

@@ -1,27 +1,31 @@
 #include "outsize/planners/sequence.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace outsize::planning {
 namespace {
 
 constexpr int32_t kNothing = -2;  // no version: the host holds nothing of use
 
-// Where the copies stand among the steps. A move is one gap of one instance.
-struct Timing {
-  std::vector<std::vector<int32_t>> out_before;  // per rank (and one past the end): moves
-  std::vector<std::vector<int32_t>> in_before;
-};
-
-struct Move {
-  int32_t instance = -1;
-  int32_t touch = -1;  // the gap after this touch; -1: the one from entry
-};
-
 class Writer {
  public:
-  Writer(const Problem& problem, const Chooser& chooser, const Program& program, CopyStyle style)
-      : problem_(problem), chooser_(chooser), program_(program), style_(style) {}
+  Writer(const Problem& problem, const Program& program, const std::vector<Move>& moves,
+         CopyStyle style)
+      : problem_(problem), program_(program), moves_(moves), style_(style) {
+    releases_.resize(program.size() + 1);
+    arrivals_.resize(program.size() + 1);
+    std::vector<size_t> order(moves.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return moves[a].to < moves[b].to; });
+    for (size_t m : order) {
+      const Move& move = moves[m];
+      if (move.release >= move.arrive && move.returns && move.touch >= 0) continue;  // never away
+      if (move.touch >= 0) releases_[static_cast<size_t>(move.release)].push_back(m);
+      if (move.returns) arrivals_[static_cast<size_t>(move.arrive)].push_back(m);
+    }
+  }
 
   Sequence write() {
     size_t n = program_.instances().size();
@@ -30,7 +34,11 @@ class Writer {
     on_host_.assign(n, kNothing);
     cursor_.assign(n, 0);
     enter();
-    for (size_t r = 0; r < program_.size(); ++r) step(program_.order()[r]);
+    for (size_t r = 0; r <= program_.size(); ++r) {
+      for (size_t m : releases_[r]) send_out(moves_[m]);
+      for (size_t m : arrivals_[r]) bring_in(static_cast<size_t>(moves_[m].instance));
+      if (r < program_.size()) step(program_.order()[r]);
+    }
     leave();
     int64_t end = static_cast<int64_t>(out_.plan.instructions.size());
     for (size_t i = 0; i < out_.stays.size(); ++i)
@@ -107,7 +115,10 @@ class Writer {
     copy(i, host_[i], device_[i], true, on_host_[i]);
   }
 
-  void send_out(size_t i, int32_t version) {
+  void send_out(const Move& m) {
+    size_t i = static_cast<size_t>(m.instance);
+    int32_t version =
+        program_.instance(m.instance).touches[static_cast<size_t>(m.touch)].after;
     if (on_host_[i] != version) {
       if (!host_[i].valid()) {
         bool home = part(i).persistent && program_.instances()[i].exit;
@@ -119,25 +130,16 @@ class Writer {
     device_[i] = ResidencyId{};
   }
 
-  // The touch after this one needs nothing between: the gap holds no step.
-  bool really_away(const Instance& in, size_t k) const {
-    if (!in.touches[k].away) return false;
-    if (k + 1 == in.touches.size()) return in.exit;
-    return program_.rank(in.touches[k + 1].step) - program_.rank(in.touches[k].step) > 1;
-  }
-
   void step(int32_t id) {
     const Step& s = program_.step(id);
-    std::vector<OperandAccess> accesses = accesses_of(problem_.graph->op(s.op));
     for (int32_t operand : s.operands) {
       size_t i = static_cast<size_t>(operand);
       const Instance& in = program_.instances()[i];
       if (device_[i].valid()) continue;
       const Touch& t = in.touches[cursor_[i]];
-      bool fresh = !t.reads && (t.before == t.after || t.before <= 0);
-      if (!fresh) {
-        bring_in(i);
-      } else if (part(i).persistent && in.exit && !Chooser::home_on_host(in)) {
+      OUTSIZE_CHECK(!needs_content(t), "instance {} of storage {} is away when op {} needs it", i,
+                    part(i).where.storage.value, s.op.value);
+      if (part(i).persistent && in.exit && !Chooser::home_on_host(in)) {
         device_[i] = make_home(i, Tier::kDevice);
       } else {
         device_[i] = add(i, Tier::kDevice);
@@ -158,11 +160,9 @@ class Writer {
     touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
     for (int32_t operand : touched) {
       size_t i = static_cast<size_t>(operand);
-      const Instance& in = program_.instances()[i];
-      size_t k = cursor_[i]++;
-      OUTSIZE_CHECK(k < in.touches.size() && in.touches[k].step == id,
-                    "instance {}: touch {} is not step {}", i, k, id);
-      if (really_away(in, k)) send_out(i, in.touches[k].after);
+      OUTSIZE_CHECK(program_.instances()[i].touches[cursor_[i]].step == id,
+                    "instance {}: touch {} is not step {}", i, cursor_[i], id);
+      ++cursor_[i];
     }
   }
 
@@ -178,20 +178,22 @@ class Writer {
   }
 
   const Problem& problem_;
-  const Chooser& chooser_;
   const Program& program_;
+  const std::vector<Move>& moves_;
   CopyStyle style_;
   Sequence out_;
   std::vector<ResidencyId> device_, host_;  // per instance: where it is now
   std::vector<int32_t> on_host_;            // per instance: the version the host holds
+  std::vector<std::vector<size_t>> releases_, arrivals_;  // per rank, and the end: moves
   std::vector<size_t> cursor_;              // per instance: touches done
 };
 
 }  // namespace
 
 Sequence write_sequence(const Problem& problem, const Chooser& chooser, const Program& program,
-                        CopyStyle style) {
-  return Writer(problem, chooser, program, style).write();
+                        CopyStyle style, double slack) {
+  std::vector<Move> moves = schedule_moves(problem, chooser, program, style, slack);
+  return Writer(problem, program, moves, style).write();
 }
 
 }  // namespace outsize::planning

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "outsize/planners/choose.h"
+#include "outsize/planners/schedule.h"
 
 namespace outsize::planning {
 
@@ -28,13 +29,8 @@ struct Sequence {
   std::vector<Stay> stays;  // per residency
 };
 
-enum class CopyStyle {
-  kBesideOps,     // in the compute stream, directly around the steps they serve
-  kWriteBehind,   // on the streams of the links
-};
-
 // Requires: `program` as a Chooser leaves it (homes marked by its flags).
 Sequence write_sequence(const Problem& problem, const Chooser& chooser, const Program& program,
-                        CopyStyle style);
+                        CopyStyle style, double slack = 1.0);
 
 }  // namespace outsize::planning

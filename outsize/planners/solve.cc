@@ -27,7 +27,7 @@ Case case_of(const Problem& problem) {
 }
 
 Program plain_program(const Case& c) {
-  Program program(*c.problem->graph, c.parts, c.order);
+  Program program(c.parts, c.order);
   for (size_t i = 0; i < program.instances().size(); ++i) {
     Instance& in = program.instance(static_cast<int32_t>(i));
     if (c.homes[static_cast<size_t>(in.part)] != 2) continue;
@@ -38,9 +38,9 @@ Program plain_program(const Case& c) {
 }
 
 std::optional<Plan> write_plan(const Case& c, const Chooser& chooser, const Program& program,
-                               CopyStyle style, Trouble& trouble) {
-  Sequence sequence = write_sequence(*c.problem, chooser, program, style);
-  Placement placement = place(*c.problem, sequence, 0);
+                               const Style& style, Effort effort, Trouble& trouble) {
+  Sequence sequence = write_sequence(*c.problem, chooser, program, style.copies, style.slack);
+  Placement placement = place(*c.problem, sequence, effort);
   for (Tier tier : {Tier::kDevice, Tier::kHost}) {
     int64_t height = placement.height[static_cast<size_t>(tier)];
     if (height > c.problem->budgets.of(tier)) {
@@ -54,10 +54,9 @@ std::optional<Plan> write_plan(const Case& c, const Chooser& chooser, const Prog
 }
 
 std::optional<Solution> solve(const Case& c, const Prices& prices, ChooseParams params,
-                              CopyStyle style, Random& random, const Program* start,
-                              Trouble& trouble) {
+                              const SolveOptions& options, Random& random, Trouble& trouble) {
   params.homes = c.homes;
-  Program program = start ? *start : plain_program(c);
+  Program program = options.start ? *options.start : plain_program(c);
   int64_t budget = c.problem->budgets.device;
   for (int attempt = 0; attempt < kRepairs; ++attempt) {
     Chooser chooser(*c.problem, prices, params);
@@ -68,11 +67,14 @@ std::optional<Solution> solve(const Case& c, const Prices& prices, ChooseParams 
       return std::nullopt;
     }
     chooser.prune(tried);
-    if (std::optional<Plan> plan = write_plan(c, chooser, tried, style, trouble)) {
-      double cost = chooser.cost(tried);
+    double cost = chooser.cost(tried);
+    if (options.beat && cost >= *options.beat) return std::nullopt;
+    if (std::optional<Plan> plan =
+            write_plan(c, chooser, tried, options.style, Effort::kQuick, trouble)) {
       return Solution{std::move(tried), std::move(*plan), cost, params.capacity};
     }
     if (trouble.tier != Tier::kDevice) return std::nullopt;
+    program = std::move(tried);
     int64_t over = trouble.height - budget;
     params.capacity -= std::max<int64_t>(over, budget / 200 + 1);
     if (params.capacity <= 0) return std::nullopt;

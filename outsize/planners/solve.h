@@ -41,14 +41,23 @@ struct Trouble {
 // Nothing moved, nothing recomputed but what settled homes ask for.
 Program plain_program(const Case& c);
 
+// How a program is written out.
+struct Style {
+  CopyStyle copies = CopyStyle::kBesideOps;
+  double slack = 1.0;  // write-behind: copies are planned as if they took this much longer
+};
+
 // Writes out, places and lowers one program; tells what is too high where it doesn't fit.
 std::optional<Plan> write_plan(const Case& c, const Chooser& chooser, const Program& program,
-                               CopyStyle style, Trouble& trouble);
+                               const Style& style, Effort effort, Trouble& trouble);
 
+struct SolveOptions {
+  Style style;
+  const Program* start = nullptr;  // its decisions stay; else the plain program
+  std::optional<double> beat;      // gives up on a choice that does not cost less
+};
 // Chooses and writes, lowering the capacity while fragmentation makes it overflow the budget.
-// Starts from `start` where given (its decisions stay), else from the plain program.
 std::optional<Solution> solve(const Case& c, const Prices& prices, ChooseParams params,
-                              CopyStyle style, Random& random, const Program* start,
-                              Trouble& trouble);
+                              const SolveOptions& options, Random& random, Trouble& trouble);
 
 }  // namespace outsize::planning
