@@ -61,9 +61,9 @@ def write_json(path: str | None, fields: dict[str, Any]) -> None:
 
 
 def version() -> str:
-    import outsize
+    import outsize_core
 
-    return str(getattr(outsize, "__version__", "unreleased"))
+    return str(outsize_core.__version__)
 
 
 def status_of(error: WorkerError) -> int:

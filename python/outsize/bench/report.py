@@ -36,7 +36,7 @@ def percent_of_bound(forecast: Fields, step_s: float) -> float:
 
 STEP_TITLE = (
     " step      loss  bits |  peak MB  forecast |  time s  forecast  unplanned |"
-    " moved GB  forecast | of bound"
+    "    moved  forecast | of bound"
 )
 
 
@@ -47,12 +47,12 @@ def step_line(comparison: Comparison, index: int) -> str:
     record, forecast = step["record"], step["record"]["forecast"]
     turn = [run.steps[index]["step_s"] for run in (comparison.unplanned, comparison.tuned)]
     equal = step["loss"] == reference["loss"] and step["generators"] == reference["generators"]
-    moved = [sum(each["moved"].values()) / 1e9 for each in (record, forecast)]
+    moved = [format_bytes(sum(each["moved"].values())) for each in (record, forecast)]
     return (
         f"{index + 1:5d}  {float.fromhex(step['loss']):8.4f}  {'=' if equal else 'NOT':>4} |"
         f" {record['peak_bytes'] / 1e6:8.1f}  {forecast['peak_bytes'] / 1e6:8.1f} |"
         f" {step['step_s']:7.2f}  {forecast['step_s']:8.2f}  {min(turn):9.2f} |"
-        f" {moved[0]:8.2f}  {moved[1]:8.2f} |"
+        f" {moved[0]:>8}  {moved[1]:>8} |"
         f" {percent_of_bound(forecast, step['step_s']):6.0f} %"
     )
 
