@@ -1,6 +1,6 @@
 """Runs a training step twice, plainly and through captures and `Replay`, and compares every bit.
 
-    run(make, batches)   # make() -> (models, optimizers, step); equal or an AssertionError says what differs
+run(make, batches)   # make() -> (models, optimizers, step); equal or an AssertionError says what differs
 """
 
 from __future__ import annotations

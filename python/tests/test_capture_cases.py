@@ -20,9 +20,7 @@ F = nn.functional
 
 
 def mlp(width: int = 16) -> nn.Sequential:
-    return nn.Sequential(
-        nn.Linear(width, 32), nn.GELU(), nn.Dropout(0.2), nn.Linear(32, width)
-    )
+    return nn.Sequential(nn.Linear(width, 32), nn.GELU(), nn.Dropout(0.2), nn.Linear(32, width))
 
 
 def batch(k: int) -> torch.Tensor:
@@ -438,9 +436,7 @@ def test_survivor_behind_a_function_is_named() -> None:
 
 
 def test_capture_changes_nothing() -> None:
-    model = nn.Sequential(
-        nn.Linear(16, 32), nn.BatchNorm1d(32), nn.Dropout(0.2), nn.Linear(32, 16)
-    )
+    model = nn.Sequential(nn.Linear(16, 32), nn.BatchNorm1d(32), nn.Dropout(0.2), nn.Linear(32, 16))
     optimizer = torch.optim.AdamW(model.parameters(), 0.01)
     versions = [p._version for p in model.parameters()]
 

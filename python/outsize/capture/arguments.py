@@ -24,9 +24,7 @@ def flatten(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[str, An
     return result
 
 
-def _flatten(
-    path: str, value: Any, result: list[tuple[str, Any]], inside: frozenset[int]
-) -> None:
+def _flatten(path: str, value: Any, result: list[tuple[str, Any]], inside: frozenset[int]) -> None:
     items = None if id(value) in inside else _items(value)
     if items is None:
         result.append((path, value))

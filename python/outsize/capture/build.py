@@ -35,7 +35,9 @@ def values_in(argument: Any) -> Iterator[int]:
         yield argument["value"]
 
 
-def fold_constants(storages: StorageTable, ops: list[OpRecord]) -> tuple[list[OpRecord], dict[int, int]]:
+def fold_constants(
+    storages: StorageTable, ops: list[OpRecord]
+) -> tuple[list[OpRecord], dict[int, int]]:
     """The ops without copies of constants that nobody writes to; and which storage took whose place."""
     place: dict[int, int] = {}
     kept: list[OpRecord] = []
@@ -64,7 +66,9 @@ def build_graph(
 ) -> Built:
     ops, place = fold_constants(storages, ops)
     used_values = set(wanted_values)
-    used_storages = {i for i, r in enumerate(storages.records) if r.exit or r.entry and r.role != "constant"}
+    used_storages = {
+        i for i, r in enumerate(storages.records) if r.exit or r.entry and r.role != "constant"
+    }
     for op in ops:
         used_values.update(values_in(op.args))
         used_values.update(values_in(op.results))

@@ -1,7 +1,7 @@
 """Arguments of ops as JSON (`docs/formats/graph.md`) and back.
 
-    encode(2.0, ...)            -> 2.0          decode({"value": 3}, ...) -> the tensor
-    encode(torch.float32, ...)  -> {"dtype": "float32"}
+encode(2.0, ...)            -> 2.0          decode({"value": 3}, ...) -> the tensor
+encode(torch.float32, ...)  -> {"dtype": "float32"}
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy
 import torch
+from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.optim import lr_scheduler
 from torch.optim import optimizer as torch_optimizer
@@ -58,7 +59,12 @@ def patched(
         enter(torch.autograd.set_multithreading_enabled(False))
         for name in _READERS:
             enter(replaced(torch.Tensor, name, _reader(name, on_read)))
-        for kind in (torch.SymFloat, torch.SymInt, torch.SymBool, *([torch.Tensor] if fake else [])):
+        for kind in (
+            torch.SymFloat,
+            torch.SymInt,
+            torch.SymBool,
+            *([torch.Tensor] if fake else []),
+        ):
             for name in _TEXTS:
                 enter(replaced(kind, name, _text(kind, name, on_text)))
         enter(replaced(FakeTensor, "tolist", _reader("tolist", on_read)))
@@ -79,6 +85,7 @@ def patched(
                 types.append(FakeTensor)
                 stack.callback(types.remove, FakeTensor)
             _answer_no(enter)
+            enter(replaced(fake_tensor.log, "disabled", True))
         if on_scheduler is not None:
             for kind in _with_subclasses(lr_scheduler.LRScheduler):
                 if "step" in vars(kind):

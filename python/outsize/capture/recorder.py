@@ -34,9 +34,11 @@ from outsize.capture.storages import (
     dtype_name,
     extent,
     has_storage,
+    storage_address,
 )
 from outsize.errors import CaptureError
 
+_MOST_ZEROS = 1 << 30  # bytes of operands for which a kernel is asked for its results' shapes
 Range = tuple[int, int, int]
 DYNAMIC_SHAPE = "give the step tensors of fixed shape (torch.where, a mask) or move this out of it"
 CONTROL_FLOW = "use torch.where, or move it out of the step"
@@ -182,7 +184,9 @@ class Recorder(TorchDispatchMode):
     ) -> Any:
         kwargs = kwargs or {}
         if func.namespace in tables.IGNORED_NAMESPACES:
-            return self._run(func, args, kwargs) if func.namespace == "prim" else func(*args, **kwargs)
+            return (
+                self._run(func, args, kwargs) if func.namespace == "prim" else func(*args, **kwargs)
+            )
         site = self.sites.now()
         try:
             return self._record(func, args, kwargs, site)
@@ -287,14 +291,49 @@ class Recorder(TorchDispatchMode):
             ) from None
         except (UnsupportedOperatorException, NotImplementedError) as error:
             raise CaptureError(f"the op has no shape function: {error}") from None
+        except (RuntimeError, ValueError, AssertionError) as error:
+            outputs = self._by_real_kernel(func, fake_args, fake_kwargs, error)
         return map_leaves(lambda value: originals.get(id(value), value), outputs)
+
+    def _by_real_kernel(
+        self, func: Any, args: Any, kwargs: dict[str, Any], error: Exception
+    ) -> Any:
+        """Shapes of an op whose shape function is stricter than its kernel: from the kernel, on zeros.
+
+        A step that is wrong gets the kernel's own error, as without a capture.
+        """
+        tensors = [t for t in tensors_in([list(args), list(kwargs.values())])]
+        size = sum(extent(tensor)[1] for tensor in tensors)
+        if size > _MOST_ZEROS or torch.Tag.nondeterministic_seeded in func.tags:
+            raise error
+
+        def zeros(value: Any) -> Any:
+            if not isinstance(value, torch.Tensor):
+                return value
+            items = extent(value)[1] // value.element_size()
+            base = torch.zeros(items, dtype=value.dtype, device=value.device)
+            return base.as_strided(value.size(), value.stride(), value.storage_offset())
+
+        real_args, real_kwargs = map_leaves(zeros, args), _map_values(zeros, kwargs)
+        inputs = {storage_address(t) for t in tensors_in([real_args, list(real_kwargs.values())])}
+        outputs = func(*real_args, **real_kwargs)
+        if any(storage_address(tensor) in inputs for tensor in tensors_in(outputs)):
+            raise error
+        assert self.fake_mode is not None
+        with self.fake_mode:
+            return map_leaves(
+                lambda t: (
+                    torch.empty_strided(t.size(), t.stride(), dtype=t.dtype, device=t.device)
+                    if isinstance(t, torch.Tensor)
+                    else t
+                ),
+                outputs,
+            )
 
     def _item(self, name: str, tensor: torch.Tensor, site: Site) -> Any:
         value = self.storages.value_of(tensor)
         index = len(self.ops)
-        kind = (
-            float if tensor.is_floating_point() else bool if tensor.dtype == torch.bool else int
-        )
+        kind = float if tensor.is_floating_point() else bool if tensor.dtype == torch.bool else int
         if self.fake_mode is None:
             present: Number | None = torch.ops.aten._local_scalar_dense.default(tensor)
             node = self.scalars.item(kind, (index, value), lambda: present)

@@ -158,13 +158,9 @@ class ScalarTable:
                 record.present = self.compute(record, self.present)
         return record.present
 
-    def compute(
-        self, record: ScalarRecord, value: Callable[[int], Number | None]
-    ) -> Number | None:
+    def compute(self, record: ScalarRecord, value: Callable[[int], Number | None]) -> Number | None:
         """An op's number, from those that `value` gives for the scalars it takes."""
-        args = [
-            value(arg.id) if isinstance(arg, Ref) else arg for arg in record.args
-        ]
+        args = [value(arg.id) if isinstance(arg, Ref) else arg for arg in record.args]
         return None if any(arg is None for arg in args) else compute(record.function, args)
 
 

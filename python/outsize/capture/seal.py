@@ -105,6 +105,32 @@ class Place:
             target[self.key] = value
 
 
+@dataclass(frozen=True)
+class Change:
+    """One thing that is no longer as it was."""
+
+    path: str
+    what: str
+    place: Place | None = None
+    before: Any = None
+    now: Any = None
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.what}"
+
+    @property
+    def once(self) -> bool:
+        """Whether it is a setting made at first use (None to a plain value), no counter."""
+        fresh = self.before is None or self.before is Missing
+        word = isinstance(self.before, (str, bool)) and isinstance(self.now, (str, bool))
+        return self.place is not None and isinstance(self.now, SIMPLE) and (fresh or word)
+
+    def repeat(self) -> None:
+        """Makes the same change again."""
+        assert self.place is not None
+        self.place.set(self.now)
+
+
 class Missing:
     """Stands for an attribute, cell or item that is not there."""
 
@@ -242,19 +268,15 @@ class Seal:
         self.containers.append(Container(path, kind, value, copy, not loose))
 
     # -- afterwards -----------------------------------------------------------------------------
-    def changes(self) -> list[str]:
-        """What has changed since, each as "path: what"."""
-        result: list[str] = []
-        for container in self.containers:
-            change = _change(container)
-            if change:
-                result.append(change)
-        return result
+    def changes(self) -> list[Change]:
+        """What has changed since; the first change of each container."""
+        found = (_change(container) for container in self.containers)
+        return [change for change in found if change is not None]
 
     def restore(self) -> None:
         """Puts every container's content back."""
         for container in self.containers:
-            if _change(container):
+            if _change(container) is not None:
                 _restore(container)
 
     def tensor_places(self, wanted: Callable[[torch.Tensor], bool]) -> list[Place]:
@@ -392,31 +414,30 @@ def _current(container: Container) -> Any:
     return target
 
 
-def _change(container: Container) -> str:
-    now, before, kind = _current(container), container.copy, container.kind
+def _change(container: Container) -> Change | None:
+    now, before, kind, path = _current(container), container.copy, container.kind, container.path
     if kind in ("generator", "iterator"):
         what = "was drawn from" if kind == "generator" else "was advanced"
-        return "" if now == before else f"{container.path}: {what}"
+        return None if now == before else Change(path, what)
     if kind == "cell":
-        return "" if _same(before, now) else f"{container.path}: was assigned"
+        place = Place(path, container, None)
+        return None if _same(before, now) else Change(path, "was assigned", place, before, now)
     if kind == "set":
-        return "" if now == before else f"{container.path}: was changed"
+        return None if now == before else Change(path, "was changed")
     if kind == "list":
         if len(now) != len(before):
-            return f"{container.path}: has {len(now)} items, had {len(before)}"
+            return Change(path, f"has {len(now)} items, had {len(before)}")
         for index, (old, new) in enumerate(zip(before, now)):
             if not _same(old, new):
-                return f"{container.path}[{index}]: was assigned"
-        return ""
-    for key in before:
-        if key not in now:
-            return f"{_join(container, key)}: was deleted"
-        if not _same(before[key], now[key]):
-            return f"{_join(container, key)}: was assigned"
-    for key in now:
-        if key not in before:
-            return f"{_join(container, key)}: was added"
-    return ""
+                return Change(_join(container, index), "was assigned")
+        return None
+    for key in [*before, *(key for key in now if key not in before)]:
+        old, new = before.get(key, Missing), now.get(key, Missing)
+        if not _same(old, new):
+            what = "was deleted" if new is Missing else "was assigned"
+            place = Place(_join(container, key), container, key)
+            return Change(place.path, what, place, old, new)
+    return None
 
 
 def _restore(container: Container) -> None:

@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from outsize.capture.encode import call, decode
 from outsize.capture.recorder import OpRecord
 from outsize.capture.scalars import Number
-from outsize.capture.storages import StorageTable
+from outsize.capture.storages import StorageTable, same_strides
 
 # The most bytes of an entry that a guard may look at, by role (bytes).
 _READABLE = {
@@ -156,7 +156,7 @@ def bind_results(
         if isinstance(result, dict) and "value" in result:
             storage, _, sizes, strides, offset, _, _ = values[result["value"]]
             if storage not in known and 0 not in sizes:
-                same = not tensor.numel() or tensor.stride() == strides
+                same = same_strides(sizes, strides, tensor.stride())
                 assert same and tensor.size() == sizes and tensor.storage_offset() == offset, (
                     f"an op made {tuple(tensor.size())} strides {tensor.stride()}, "
                     f"captured {sizes} strides {strides}"

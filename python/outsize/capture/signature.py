@@ -64,7 +64,9 @@ def signature(args: tuple[Any, ...], kwargs: dict[str, Any], names: Names) -> st
     for model in names.models:
         parts.append("".join("t" if m.training else "e" for m in model.modules()))
     for state in names.states():
-        value = geometry(state.value) if isinstance(state.value, torch.Tensor) else repr(state.value)
+        value = (
+            geometry(state.value) if isinstance(state.value, torch.Tensor) else repr(state.value)
+        )
         parts.append(f"{names.state_name(state)}:{value}")
     for index, optimizer in enumerate(names.optimizers):
         for group in optimizer.param_groups:

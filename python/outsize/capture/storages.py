@@ -11,6 +11,7 @@ keeps no tensor that the step makes, because PyTorch decides by reference counts
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,6 +62,11 @@ def extent(tensor: torch.Tensor) -> tuple[int, int]:
 
 def _geometry(tensor: torch.Tensor) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
     return dtype_name(tensor.dtype), tuple(tensor.size()), tuple(tensor.stride())
+
+
+def same_strides(sizes: Sequence[int], a: Sequence[int], b: Sequence[int]) -> bool:
+    """Equal where they matter: the stride of a size of 1 is never taken, and kernels differ on it."""
+    return all(size == 1 or x == y for size, x, y in zip(sizes, a, b))
 
 
 def has_storage(tensor: torch.Tensor) -> bool:
@@ -146,9 +152,7 @@ class StorageTable:
         elif last > record.bytes:
             record.bytes = last
         offset = tensor.storage_offset() - record.begin // tensor.element_size()
-        return self._value(
-            (storage, *_geometry(tensor), offset, tensor.is_conj(), tensor.is_neg())
-        )
+        return self._value((storage, *_geometry(tensor), offset, tensor.is_conj(), tensor.is_neg()))
 
     def _no_bytes(self) -> int:
         """One storage of no bytes for all tensors without elements: they need none, and keep none."""

@@ -1,6 +1,6 @@
 """What op schemas do not say, or say wrongly (each seen or read: an op's schema is a claim, not proof).
 
-    mutated_beyond_schema("aten.native_batch_norm.default", args)  -> positions (3, 4) in training
+mutated_beyond_schema("aten.native_batch_norm.default", args)  -> positions (3, 4) in training
 """
 
 from __future__ import annotations
