@@ -18,8 +18,10 @@ int64_t rounded(int64_t bytes, int64_t alignment) {
 }
 
 // Homes without an address go into the lowest bytes that no settled one has, in order of residencies.
-void settle_homes(Sequence& sequence, Tier tier, int64_t alignment) {
+void settle_homes(const Problem& problem, Sequence& sequence, Tier tier, int64_t alignment) {
   std::vector<Interval> taken;
+  for (const auto& [reserved_tier, range] : problem.reserved)
+    if (reserved_tier == tier) taken.push_back(range);
   const Plan& plan = sequence.plan;
   for (size_t i = 0; i < sequence.stays.size(); ++i)
     if (plan.residencies[i].tier == tier && sequence.stays[i].address)
@@ -49,7 +51,7 @@ Placement place(const Problem& problem, Sequence& sequence, Effort effort) {
   Plan& plan = sequence.plan;
   for (Tier tier : {Tier::kDevice, Tier::kHost}) {
     int64_t alignment = problem.machine->alignment;
-    settle_homes(sequence, tier, alignment);
+    settle_homes(problem, sequence, tier, alignment);
     std::vector<Buffer> buffers;
     std::vector<std::pair<bool, size_t>> owners;  // workspace of an instruction, or residency
     for (size_t i = 0; i < sequence.stays.size(); ++i) {
@@ -77,6 +79,15 @@ Placement place(const Problem& problem, Sequence& sequence, Effort effort) {
         owners.emplace_back(true, i);
       }
     }
+    for (const auto& [reserved_tier, range] : problem.reserved) {
+      if (reserved_tier != tier) continue;
+      Buffer b;
+      b.id = static_cast<int64_t>(buffers.size());
+      b.life = {0, static_cast<int64_t>(plan.instructions.size()) + 1};
+      b.size = range.size();
+      b.offset = range.begin;
+      buffers.push_back(std::move(b));
+    }
     PackOptions options;
     options.capacity = problem.budgets.of(tier);
     options.seed = problem.seed;
@@ -94,7 +105,7 @@ Placement place(const Problem& problem, Sequence& sequence, Effort effort) {
     out.height[t] = packing.height;
     out.lowest[t] = packing.lower_bound;
     out.fits &= packing.fits() && packing.height <= problem.budgets.of(tier);
-    for (size_t b = 0; b < buffers.size(); ++b) {
+    for (size_t b = 0; b < owners.size(); ++b) {
       auto [workspace, index] = owners[b];
       if (workspace)
         plan.instructions[index].workspace =

@@ -95,15 +95,42 @@ AvailableMemory available_memory() {
 }
 
 Result<Arena> Arena::create(const std::string& name, int64_t bytes) {
+  Result<Arena> arena = reserve(name, bytes);
+  if (!arena.ok()) return arena;
+  if (Status resident = arena->make_resident(arena->bytes()); !resident.ok())
+    return resident.error();
+  return arena;
+}
+
+Status Arena::make_resident(int64_t end) {
+  const int64_t page = page_bytes();
+  const int64_t rounded = std::min((end + page - 1) / page * page, bytes_);
+  if (rounded <= resident_) return Done{};
+  const AvailableMemory available = available_memory();
+  if (rounded - resident_ > available.bytes)
+    return infeasible("arena {}: wants {} more, {} has {}", name_, format_bytes(rounded - resident_),
+                      available.source, format_bytes(available.bytes));
+  std::byte* begin = base_ + resident_;
+  if (madvise(begin, static_cast<size_t>(rounded - resident_), MADV_POPULATE_WRITE) != 0) {
+    if (errno != EINVAL)  // older kernels don't know the advice
+      return infeasible("arena {}: making {} resident: {} ({} had {})", name_, format_bytes(rounded),
+                        std::strerror(errno), available.source, format_bytes(available.bytes));
+    // Reading a page and writing it back makes it resident and changes nothing.
+    for (int64_t at = resident_; at < rounded; at += page) {
+      auto* byte = static_cast<volatile std::byte*>(base_ + at);
+      *byte = *byte;
+    }
+  }
+  resident_ = rounded;
+  return Done{};
+}
+
+Result<Arena> Arena::reserve(const std::string& name, int64_t bytes) {
   OUTSIZE_CHECK(bytes > 0, "arena {} of {} bytes", name, bytes);
   const int64_t page = page_bytes();
   if (bytes > kUnlimited - 4 * kHugePage)
     return infeasible("arena {}: {} bytes is more than can be addressed", name, bytes);
   const int64_t rounded = (bytes + page - 1) / page * page;
-  const AvailableMemory available = available_memory();
-  if (rounded > available.bytes)
-    return infeasible("arena {}: wants {}, {} has {}", name, format_bytes(rounded), available.source,
-                      format_bytes(available.bytes));
 
   Arena arena;
   arena.name_ = name;
@@ -137,13 +164,6 @@ Result<Arena> Arena::create(const std::string& name, int64_t bytes) {
                         std::strerror(errno));
   // Speed only; refused where shared memory may not have huge pages (EINVAL), which costs nothing.
   (void)madvise(arena.base_, static_cast<size_t>(rounded), MADV_HUGEPAGE);
-  if (madvise(arena.base_, static_cast<size_t>(rounded), MADV_POPULATE_WRITE) != 0) {
-    if (errno != EINVAL)  // older kernels don't know the advice
-      return infeasible("arena {}: making {} resident: {} ({} had {})", name, format_bytes(rounded),
-                        std::strerror(errno), available.source, format_bytes(available.bytes));
-    for (int64_t at = 0; at < rounded; at += page)
-      *static_cast<volatile std::byte*>(arena.base_ + at) = std::byte{0};
-  }
   return arena;
 }
 
@@ -155,6 +175,7 @@ Arena& Arena::operator=(Arena&& other) noexcept {
   name_ = std::move(other.name_);
   base_ = std::exchange(other.base_, nullptr);
   bytes_ = std::exchange(other.bytes_, 0);
+  resident_ = std::exchange(other.resident_, 0);
   fd_ = std::exchange(other.fd_, -1);
   return *this;
 }

@@ -1,5 +1,5 @@
-// An arena: one shared mapping of RAM of a stated size, all of it resident from the start, with a
-// guard page on either side. A tier address is a distance from its base.
+// An arena: one shared mapping of RAM of a stated size, resident from the start or as far as it was asked
+// to be, with a guard page on either side. A tier address is a distance from its base.
 //
 //   auto arena = Arena::create("device", 1000);      // 4096 bytes: rounded up to whole pages
 //   void* p = arena->pointer(64);                    // tier address 64
@@ -25,6 +25,10 @@ class Arena {
   // Fails with kInfeasible where RAM or the cgroup can't hold `bytes`, before any page is touched.
   // Requires: bytes > 0. Cost: touches every page (about 4 GiB/s).
   static Result<Arena> create(const std::string& name, int64_t bytes);
+  // Addresses only: no page is resident until `make_resident` (or a first touch) asks for it.
+  static Result<Arena> reserve(const std::string& name, int64_t bytes);
+  // Makes [0, end) resident; what is already costs nothing. kInfeasible where RAM can't hold the rest.
+  Status make_resident(int64_t end);
   Arena(Arena&& other) noexcept;
   Arena& operator=(Arena&& other) noexcept;
   Arena(const Arena&) = delete;
@@ -52,6 +56,7 @@ class Arena {
   std::string name_;
   std::byte* base_ = nullptr;
   int64_t bytes_ = 0;
+  int64_t resident_ = 0;  // [0, resident_) was made resident
   int fd_ = -1;
 };
 
@@ -71,6 +76,7 @@ class ArenaMemory : public TierMemory {
   Status read(int64_t address, void* destination, int64_t bytes) override;
   Status write(int64_t address, const void* source, int64_t bytes) override;
   std::byte* base() override { return arena_.base(); }
+  Status make_resident(int64_t end) override { return arena_.make_resident(end); }
   const Arena& arena() const { return arena_; }
 
  private:

@@ -29,6 +29,11 @@ class TierMemory {
   virtual Status write(int64_t address, const void* source, int64_t bytes) = 0;
   // Where address 0 lies, or null. What is written through either way is seen through the other.
   virtual std::byte* base() = 0;
+  // Asks for the bytes [0, end) to be there for good, where a tier takes them as they are needed.
+  virtual Status make_resident(int64_t end) {
+    (void)end;
+    return Done{};
+  }
 };
 
 // Refuses ranges outside [0, memory.bytes()): "host: read of 100 bytes at 4090, the tier has 4096".

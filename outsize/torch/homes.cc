@@ -40,7 +40,8 @@ Result<std::shared_ptr<Homes>> Homes::create(const Budgets& sizes, const std::st
   homes->device_ = std::make_unique<ArenaMemory>(std::move(*device));
   register_arena(homes->device_->base(), homes->device_->bytes());
   if (sizes.host > 0) {
-    Result<Arena> host = Arena::create("host", sizes.host);
+    // A cap: plans make resident what they use of it.
+    Result<Arena> host = Arena::reserve("host", sizes.host);
     if (!host.ok()) return host.error();
     homes->host_ = std::make_unique<ArenaMemory>(std::move(*host));
   }

@@ -118,6 +118,10 @@ Result<int64_t> Session::load(Graph graph, Profile profile, Plan plan,
     return Error{ErrorKind::kIllegal,
                  fmt::format("{}: {}: {}", kViolationKindNames.name(violation.kind),
                              violation.where, violation.witness)};
+  if (TierMemory* host = homes_->tiers().of(Tier::kHost); host != nullptr) {
+    const int64_t extent = statistics_of(p).extent[static_cast<size_t>(Tier::kHost)];
+    if (Status resident = host->make_resident(extent); !resident.ok()) return resident.error();
+  }
   loaded->scalars = std::make_unique<ScalarProgram>(g);
   auto device = CpuDevice::create(g, loaded->profile, p, homes_->tiers(),
                                   options.executor.record_times);

@@ -1,0 +1,122 @@
+"""What a plan promises and what a step did: the two records a user compares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What the simulator says of a plan, before any step has run.
+
+    Times in seconds, sizes in bytes. `moved` has the bytes a step copies: ``out`` and ``in`` between
+    device and host, ``write`` and ``read`` to and from disk. `swapped` has bytes copied by role of
+    the storage, `recomputed` counts reruns by op name. `timeline` is [(ns, bytes held on the device)].
+    """
+
+    planner: str
+    step_s: float
+    compute_s: float
+    bound_s: float
+    peak_bytes: int
+    host_bytes: int
+    floor_bytes: int
+    unplanned_peak_bytes: int
+    moved: dict[str, int]
+    swapped: dict[str, int]
+    recomputed: dict[str, int]
+    planning_s: float
+    timeline: list[tuple[int, int]] = field(repr=False)
+
+    @property
+    def gap(self) -> float:
+        """Predicted time over the lower bound: 1.0 is as good as any plan can be."""
+        return self.step_s / self.bound_s if self.bound_s > 0 else 1.0
+
+    @property
+    def recomputed_ops(self) -> int:
+        """How many ops are run a second time."""
+        return sum(self.recomputed.values())
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """What one planned step did, measured: by the allocator hook's and the executor's own counters."""
+
+    step_s: float
+    peak_bytes: int
+    live_peak_bytes: int
+    moved: dict[str, int]
+    recomputed_ops: int
+    forecast: Forecast
+    times: list[tuple[int, int]] = field(repr=False)
+    _plan: dict[str, Any] = field(repr=False)
+
+    @property
+    def timeline(self) -> list[tuple[int, int]]:
+        """[(ns since the step began, bytes held on the device)], from when each instruction really ran."""
+        return device_timeline(self._plan, self.times, round(self.step_s * 1e9))
+
+
+def moved_bytes(counts: dict[str, Any]) -> dict[str, int]:
+    """The core's `moved_*` counts by direction."""
+    return {way: int(counts[f"moved_{way}"]) for way in ("out", "in", "write", "read")}
+
+
+def device_timeline(
+    plan: dict[str, Any], times: list[tuple[int, int]], step_ns: int
+) -> list[tuple[int, int]]:
+    """Bytes that live residencies and workspaces hold on the device, at each moment that changes them.
+
+    A residency lives from the begin of the first instruction that touches it (at entry: from 0) to
+    the end of the last one (at exit: to the step's end).
+    """
+    lives: dict[int, tuple[int, int]] = {item["residency"]: (0, 0) for item in plan["entry"]}
+    changes: dict[int, int] = {}
+
+    def hold(begin: int, end: int, size: int) -> None:
+        changes[begin] = changes.get(begin, 0) + size
+        changes[end] = changes.get(end, 0) - size
+
+    for instruction, (begin, end) in zip(plan["instructions"], times):
+        touched = instruction.get("operands") or [
+            instruction[side] for side in ("from", "to") if side in instruction
+        ]
+        for residency in touched:
+            first, last = lives.get(residency, (begin, end))
+            lives[residency] = (min(first, begin), max(last, end))
+        low, high = instruction.get("workspace", (0, 0))
+        if high > low:
+            hold(begin, end, high - low)
+    for item in plan["exit"]:
+        first, _ = lives.get(item["residency"], (0, 0))
+        lives[item["residency"]] = (first, step_ns)
+    for residency, (first, last) in lives.items():
+        place = plan["residencies"][residency]
+        if place["tier"] == "device":
+            hold(first, last, place["bytes"][1] - place["bytes"][0])
+    held = 0
+    timeline = []
+    for moment in sorted(changes):
+        held += changes[moment]
+        timeline.append((moment, held))
+    return timeline
+
+
+def swapped_and_recomputed(
+    graph: dict[str, Any], plan: dict[str, Any]
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Bytes that `plan` copies, by the storage's role, and its reruns, by op name."""
+    swapped: dict[str, int] = {}
+    recomputed: dict[str, int] = {}
+    for instruction in plan["instructions"]:
+        if instruction["kind"] == "copy":
+            storage = plan["residencies"][instruction["from"]]["storage"]
+            role = graph["storages"][storage]["role"]
+            begin, end = instruction["bytes"]
+            swapped[role] = swapped.get(role, 0) + end - begin
+        elif instruction["kind"] == "rerun":
+            name = graph["ops"][instruction["op"]]["name"]
+            recomputed[name] = recomputed.get(name, 0) + 1
+    return swapped, recomputed

@@ -1,0 +1,187 @@
+"""From a captured graph to a plan that can be loaded: profile it, plan it, simulate it; each kept on disk.
+
+    planner = Planner(machine=None, planner="outsize", cache=True, log=print)
+    prepared = planner.prepare(captured.graph, inputs, budgets, border, reserved)
+    prepared.plan, prepared.profile, prepared.forecast
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+import outsize_core
+
+from . import cache
+from .core import translated
+from .errors import CaptureError
+from .forecast import Forecast, moved_bytes, swapped_and_recomputed
+
+# (storage id, tier, address): where a persistent storage lies between steps.
+Border = Sequence[tuple[int, str, int]]
+# (tier, begin, end): ranges of addresses that other storages hold throughout the step.
+Reserved = Sequence[tuple[str, int, int]]
+
+
+@dataclass(frozen=True)
+class Budgets:
+    """Bytes that each tier may hold at any moment."""
+
+    device: int
+    host: int
+    disk: int
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A plan with what it was made from, as the texts that the core reads, and what it promises."""
+
+    graph: str
+    profile: str
+    plan: str
+    forecast: Forecast
+
+
+class Planner:
+    """Profiles graphs and plans them on one machine. One thread."""
+
+    def __init__(
+        self,
+        *,
+        machine: str | None,
+        planner: str,
+        seconds: float | None,
+        work: int | None,
+        seed: int,
+        use_cache: bool,
+        log: Callable[[str], None],
+    ) -> None:
+        self._planner = planner
+        self._seconds = seconds
+        self._work = work
+        self._seed = seed
+        self._use_cache = use_cache
+        self._log = log
+        self._machine_name = machine
+        self._machine = ""
+
+    def machine(self) -> str:
+        """The machine's JSON text: the one asked for, or this one, measured once and kept."""
+        if not self._machine:
+            with translated():
+                if self._machine_name is not None:
+                    self._machine = outsize_core.machine(self._machine_name)
+                else:
+                    self._machine = self._this_machine()
+        return self._machine
+
+    def _this_machine(self) -> str:
+        key = cache.digest_of("machine", torch.__version__, str(torch.get_num_threads()), _cpu())
+        known = cache.load("machine", key, self._log) if self._use_cache else None
+        if known is None:
+            self._log("measuring this machine's copies (once, a few seconds)")
+            known = {"machine": outsize_core.measure_machine()}
+            if self._use_cache:
+                cache.store("machine", key, known, self._log)
+        return str(known["machine"])
+
+    def profile(
+        self, graph: dict[str, Any], inputs: Mapping[int, torch.Tensor]
+    ) -> tuple[str, str]:
+        """Measures each distinct op. Returns the graph (storage sizes as the ops ask for them) and profile."""
+        with translated():
+            measured = outsize_core.measure_profile(
+                json.dumps(graph), dict(inputs), {"use_cache": self._use_cache}
+            )
+        for note in measured["notes"]:
+            self._log(note)
+        wrong = [f["text"] for f in measured["findings"] if f["kind"] != "storage bytes"]
+        if wrong:
+            raise CaptureError(
+                "an op does otherwise than its schema says: " + "; ".join(wrong[:3]),
+                way_out="report it: the table of schemas that lie lacks this op",
+            )
+        for storage, size in measured["storage_bytes"]:
+            graph["storages"][storage]["bytes"] = size
+        return json.dumps(graph), str(measured["profile"])
+
+    def prepare(
+        self,
+        graph: dict[str, Any],
+        inputs: Mapping[int, torch.Tensor],
+        budgets: Callable[[int], Budgets],
+        border: Border,
+        reserved: Reserved,
+    ) -> Prepared:
+        """Plans `graph`; `budgets` is called with the unplanned peak in bytes.
+
+        Raises InfeasibleError with the floor and what sets it where no plan fits.
+        """
+        started = time.monotonic()
+        graph_text, profile_text = self.profile(graph, inputs)
+        with translated():
+            unplanned = outsize_core.liveness(graph_text, profile_text)["peak_bytes"]
+        limits = budgets(unplanned)
+        options: dict[str, Any] = {
+            "planner": self._planner,
+            "device": limits.device,
+            "host": limits.host,
+            "disk": limits.disk,
+            "seed": self._seed,
+            "border": list(border),
+            "reserved": list(reserved),
+        }
+        if self._seconds is not None:
+            options["seconds"] = self._seconds
+        if self._work is not None:
+            options["work"] = self._work
+        machine = self.machine()
+        key = cache.digest_of(
+            graph_text, profile_text, machine, json.dumps(options), _core_build()
+        )
+        result = cache.load("plan", key, self._log) if self._use_cache else None
+        if result is None:
+            with translated():
+                result = dict(outsize_core.plan(graph_text, profile_text, machine, options))
+            if self._use_cache:
+                cache.store("plan", key, result, self._log)
+        plan_text = str(result["plan"])
+        with translated():
+            simulated = outsize_core.simulate(graph_text, profile_text, machine, plan_text)
+        swapped, recomputed = swapped_and_recomputed(graph, json.loads(plan_text))
+        forecast = Forecast(
+            planner=result["planner"],
+            step_s=result["step_ns"] / 1e9,
+            compute_s=result["compute_ns"] / 1e9,
+            bound_s=result["bound_ns"] / 1e9,
+            peak_bytes=result["extent"]["device"],
+            host_bytes=result["extent"]["host"],
+            floor_bytes=result["floor_bytes"],
+            unplanned_peak_bytes=unplanned,
+            moved=moved_bytes(result),
+            swapped=swapped,
+            recomputed=recomputed,
+            planning_s=time.monotonic() - started,
+            timeline=[(at, held) for at, held in simulated["tiers"]["device"]["timeline"]],
+        )
+        return Prepared(graph_text, profile_text, plan_text, forecast)
+
+
+def _core_build() -> str:
+    """Names the build of the core: another build may plan differently."""
+    built = os.stat(outsize_core.__file__)
+    return f"{built.st_size} {built.st_mtime_ns}"
+
+
+def _cpu() -> str:
+    with open("/proc/cpuinfo") as file:
+        for line in file:
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return "unknown"

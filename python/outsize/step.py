@@ -1,0 +1,298 @@
+"""`@outsize.step`: the user's training step, run to the same bits inside a byte budget.
+
+    @outsize.step(model, optimizer, budget="6GiB")
+    def train_step(batch):
+        loss = model(**batch).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss
+
+    loss = train_step(batch)
+
+The first call captures the step without running it, measures its ops, plans them and then runs the plan;
+later calls run the plan. Another input signature (or a branch that goes another way) is another capture;
+all of a model's plans share the homes of its parameters and optimizer state.
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .budgets import available_host_bytes, format_bytes, parse_bytes
+from .capture.arguments import flatten
+from .capture.capture import capture
+from .capture.entries import Names
+from .capture.result import Capture
+from .capture.signature import signature
+from .core import translated
+from .errors import BadInputError, CaptureError, OutsizeError
+from .forecast import Forecast, StepRecord
+from .homes import Homes
+from .planning import Budgets, Planner
+from .variant import Variant, tensors_by_name
+
+# Captures kept per step; the one unused for longest goes first.
+MOST_VARIANTS = 16
+# Python numbers that change from call to call become inputs of the graph after this many captures.
+_homes_of: weakref.WeakKeyDictionary[torch.nn.Module, Homes] = weakref.WeakKeyDictionary()
+
+
+def step(*objects: Any, **options: Any) -> Callable[[Callable[..., Any]], Step]:
+    """Decorates a training step.
+
+    objects: the models and optimizers the step uses, each once.
+    budget: the most bytes on the device at any moment (``"6GiB"``, ``"6GB"``, bytes, or ``"25%"`` of the
+        unplanned peak). Required.
+    host: the same for the host tier; default: three quarters of the RAM that is free.
+    planner: ``"outsize"`` or another by name. machine: a preset's name or a file; default: this machine, measured.
+    seconds, work: limits of the search; seed: of its random numbers.
+    cache: keep profiles and plans on disk. log: called with a line per notable thing; default: stderr.
+    clock, poison: debugging modes: prove at run time that no two streams touch the same bytes unordered;
+        fill free memory with NaN bits before each step.
+
+    Raises BadInputError for what can't be taken; nothing is captured before the first call.
+    """
+    known = {
+        "budget": None,
+        "host": None,
+        "disk": None,
+        "planner": "outsize",
+        "machine": None,
+        "seconds": None,
+        "work": None,
+        "seed": 1,
+        "cache": True,
+        "log": None,
+        "clock": False,
+        "poison": False,
+        "link": None,
+    }
+    for name in options:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}"
+            raise BadInputError(f"step() has no option {name!r}{hint}")
+    chosen = {**known, **options}
+    if chosen["budget"] is None:
+        raise BadInputError(
+            "step() needs a budget: the most bytes the device may hold, e.g. budget='6GiB'"
+        )
+    for unsupported in ("disk", "link"):
+        if chosen[unsupported] is not None:
+            raise BadInputError(
+                f"step() can't take {unsupported}={chosen[unsupported]!r} yet: "
+                "plans keep to the device and the host; leave it out"
+            )
+    models = [o for o in objects if isinstance(o, torch.nn.Module)]
+    optimizers = [o for o in objects if isinstance(o, torch.optim.Optimizer)]
+    for thing in objects:
+        if not isinstance(thing, (torch.nn.Module, torch.optim.Optimizer)):
+            raise BadInputError(
+                f"step() takes modules and optimizers, had {type(thing).__name__}: "
+                "put options behind names, as in budget='6GiB'"
+            )
+    if not models:
+        raise BadInputError("step() needs the model that the step trains as its first argument")
+    _check_objects(models, optimizers)
+    if not str(chosen["budget"]).strip().endswith("%"):
+        parse_bytes(chosen["budget"])
+    if chosen["host"] is not None:
+        parse_bytes(chosen["host"])
+    return lambda function: Step(function, models, optimizers, chosen)
+
+
+def _check_objects(
+    models: list[torch.nn.Module], optimizers: list[torch.optim.Optimizer]
+) -> None:
+    devices = {p.device.type for m in models for p in (*m.parameters(), *m.buffers())}
+    if devices - {"cpu"}:
+        raise BadInputError(
+            f"the model lies on {', '.join(sorted(devices))}; this build plans steps on the CPU: "
+            "move it with model.cpu()"
+        )
+    names = {id(p): name for m in models for name, p in m.named_parameters()}
+    for optimizer in optimizers:
+        if isinstance(optimizer, torch.optim.LBFGS):
+            raise BadInputError(
+                "LBFGS runs the step's closure as often as the losses ask for: "
+                "its ops are not the same from step to step, so there is no plan for it"
+            )
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        strange = sum(1 for p in parameters if id(p) not in names)
+        if strange:
+            raise BadInputError(
+                f"{type(optimizer).__name__} has {strange} of {len(parameters)} parameters that are not "
+                "the model's: make it from model.parameters() after the last change to the model, "
+                "or name the other model too"
+            )
+
+
+class Step:
+    """The decorated step. Call it as the function; see `step` for what it does."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        models: list[torch.nn.Module],
+        optimizers: list[torch.optim.Optimizer],
+        options: dict[str, Any],
+    ) -> None:
+        self.function = function
+        self.models, self.optimizers = models, optimizers
+        self.last: StepRecord | None = None
+        self._options = options
+        self._log: Callable[[str], None] = options["log"] or _to_stderr
+        self._planner = Planner(
+            machine=options["machine"],
+            planner=options["planner"],
+            seconds=options["seconds"],
+            work=options["work"],
+            seed=options["seed"],
+            use_cache=options["cache"],
+            log=self._log,
+        )
+        self._variants: list[Variant] = []
+        self._symbols: frozenset[str] = frozenset()
+        self._homes: Homes | None = None
+        self._poisoned: list[str] = []
+        self._closed = False
+        self.__doc__ = getattr(function, "__doc__", None)
+        self.__name__ = getattr(function, "__name__", "step")
+        self.__wrapped__ = function
+
+    # -- what users call ------------------------------------------------------------------------
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Runs one step. Raises StepError if it fails: with the state undone, or poisoned by name."""
+        variant = self._variant(args, kwargs)
+        result, self.last = variant.run(args, kwargs)
+        return result
+
+    def prepare(self, *args: Any, **kwargs: Any) -> Forecast:
+        """Captures and plans for these arguments, and runs nothing."""
+        return self._variant(args, kwargs).forecast
+
+    def close(self) -> None:
+        """Gives every tensor its ordinary memory back. The step can't be called afterwards."""
+        if self._homes is not None and not self._closed:
+            for tensor in self._named_tensors().values():
+                with translated():
+                    self._homes.session.release(tensor)
+        self._closed = True
+        self._variants.clear()
+        for model in self.models:
+            if _homes_of.get(model) is self._homes:
+                _homes_of.pop(model, None)
+
+    @property
+    def captures(self) -> int:
+        """How many captures are kept now."""
+        return len(self._variants)
+
+    # -- variants -------------------------------------------------------------------------------
+    def _named_tensors(self) -> dict[str, torch.Tensor]:
+        return tensors_by_name(Names(self.models, self.optimizers))
+
+    def _variant(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Variant:
+        if self._closed:
+            raise OutsizeError("this step is closed: decorate the function again")
+        key = signature(args, kwargs, Names(self.models, self.optimizers))
+        reason = ""
+        for index, variant in enumerate(self._variants):
+            if variant.capture.signature != key:
+                continue
+            reason = variant.capture.stale(args, kwargs)
+            if not reason:
+                self._variants.append(self._variants.pop(index))
+                return variant
+            self._note_symbols(variant.capture)
+        if self._variants:
+            self._log(f"{self.__name__}: planning again: {reason or 'another input signature'}")
+        variant = self._make(args, kwargs)
+        self._variants.append(variant)
+        if len(self._variants) > MOST_VARIANTS:
+            self._variants.pop(0).unload()
+        return variant
+
+    def _note_symbols(self, captured: Capture) -> None:
+        """Python numbers that changed since a capture become inputs of the next one."""
+        for place, value in captured.places:
+            now = place.get()
+            if type(now) is float and type(value) is float and now != value:
+                self._symbols |= {place.path}
+
+    def _make(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Variant:
+        _check_objects(self.models, self.optimizers)
+        for path, leaf in flatten(args, kwargs):
+            if isinstance(leaf, torch.Tensor) and leaf.device.type != "cpu":
+                raise BadInputError(
+                    f"argument {path} lies on {leaf.device}, the model on the CPU: move it there"
+                )
+        captured = capture(
+            self.function,
+            args,
+            kwargs,
+            models=self.models,
+            optimizers=self.optimizers,
+            symbols=self._symbols,
+            title=self.__name__,
+        )
+        if captured.graph["device_type"] != "cpu":
+            raise CaptureError("the step uses another device than the CPU")
+        flat = [leaf for _, leaf in flatten(args, kwargs)]
+        return Variant.make(
+            captured, flat, self._planner, self._homes_for, self._budgets, self._options, self
+        )
+
+    def _budgets(self, peak_bytes: int) -> Budgets:
+        host = self._options["host"]
+        shared = self._shared_homes()
+        device = parse_bytes(self._options["budget"], peak_bytes)
+        if shared is not None:
+            if device != shared.device_bytes and not self._is_share():
+                raise BadInputError(
+                    f"the model already has a step with a budget of "
+                    f"{format_bytes(shared.device_bytes)}; {self.__name__} asks for "
+                    f"{format_bytes(device)}: steps of one model share one memory, give both the same"
+                )
+            device = shared.device_bytes
+        return Budgets(
+            device=device,
+            host=shared.host_bytes
+            if shared is not None
+            else parse_bytes(host, peak_bytes)
+            if host is not None
+            else available_host_bytes() * 3 // 4,
+            disk=0,
+        )
+
+    def _is_share(self) -> bool:
+        return str(self._options["budget"]).strip().endswith("%")
+
+    def _shared_homes(self) -> Homes | None:
+        if self._homes is None:
+            for model in self.models:
+                found = _homes_of.get(model)
+                if found is not None:
+                    self._homes = found
+        return self._homes
+
+    def _homes_for(self, budgets: Budgets) -> Homes:
+        homes = self._shared_homes()
+        if homes is None:
+            homes = Homes(budgets.device, budgets.host, budgets.disk, "")
+            homes.session.set_poison(bool(self._options["poison"]))
+        self._homes = homes
+        for model in self.models:
+            _homes_of[model] = homes
+        return homes
+
+
+def _to_stderr(line: str) -> None:
+    print(f"outsize: {line}", file=sys.stderr, flush=True)

@@ -1,0 +1,305 @@
+"""One capture of a step with its plan: binds graph storages to the user's tensors and runs the plan.
+
+Between two calls every persistent tensor lies on its home; a variant that finds one elsewhere (another
+plan's choice, `p.data = t`, a loaded checkpoint) brings it to its own home first, by a copy.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from .capture.arguments import flatten
+from .capture.entries import Names
+from .capture.result import Capture, NewState
+from .capture.storages import has_storage
+from .core import translated
+from .errors import StepError
+from .forecast import Forecast, StepRecord, moved_bytes
+from .homes import Homes, Place, typed
+from .planning import Budgets, Planner, Prepared
+
+if TYPE_CHECKING:
+    from .step import Step
+
+
+def tensors_by_name(names: Names) -> dict[str, torch.Tensor]:
+    """Every persistent tensor there is now, by the name that graphs give its storage."""
+    found: dict[str, torch.Tensor] = {}
+    for name, parameter in names.parameters:
+        found[f"param:{name}"] = parameter
+        if parameter.grad is not None and has_storage(parameter.grad):
+            found[f"grad:{name}"] = parameter.grad
+    for name, buffer in names.buffers:
+        found[f"buffer:{name}"] = buffer
+    for state in names.states():
+        if isinstance(state.value, torch.Tensor):
+            found[names.state_name(state)] = state.value
+    for index, optimizer in enumerate(names.optimizers):
+        for group_index, group in enumerate(optimizer.param_groups):
+            for key, value in group.items():
+                if isinstance(value, torch.Tensor):
+                    found[f"optimizer.{index}.group.{group_index}.{key}"] = value
+    return found
+
+
+class Variant:
+    """See the file's head. Made by `make`; one thread."""
+
+    def __init__(
+        self, captured: Capture, prepared: Prepared, homes: Homes, handle: int, step: Step
+    ) -> None:
+        self.capture = captured
+        self.forecast: Forecast = prepared.forecast
+        self._homes = homes
+        self._handle = handle
+        self._step = step
+        graph = captured.graph
+        self._values: list[dict[str, Any]] = graph["values"]
+        self._storages: list[dict[str, Any]] = graph["storages"]
+        self._plan: dict[str, Any] = json.loads(prepared.plan)
+        self._entry_homes = _homes_in(self._plan, "entry")
+        self._exit_homes = _homes_in(self._plan, "exit")
+        self._written = _written(graph)
+        self._dropped = _dropped_first(graph)
+
+    @staticmethod
+    def make(
+        captured: Capture,
+        flat: list[Any],
+        planner: Planner,
+        homes_for: Callable[[Budgets], Homes],
+        budgets: Callable[[int], Budgets],
+        options: dict[str, Any],
+        step: Step,
+    ) -> Variant:
+        """Plans the capture around the homes that its tensors have, loads the plan and settles the rest."""
+        chosen: list[Budgets] = []
+
+        def choose(peak_bytes: int) -> Budgets:
+            chosen.append(budgets(peak_bytes))
+            return chosen[-1]
+
+        shared = step._shared_homes()
+        border, reserved = _border_of(captured, shared)
+        inputs = {i.storage: _input_bytes(captured, i.storage, i.begin, flat[i.leaf]) for i in captured.inputs}
+        prepared = planner.prepare(captured.graph, inputs, choose, border, reserved)
+        homes = homes_for(chosen[-1])
+        with translated():
+            handle = homes.session.load(
+                prepared.graph,
+                prepared.profile,
+                prepared.plan,
+                {"clock_mode": bool(options["clock"]), "record_times": True},
+            )
+        return Variant(captured, prepared, homes, handle, step)
+
+    def unload(self) -> None:
+        """Forgets the plan; homes stay."""
+        self._homes.session.unload(self._handle)
+
+    # -- one step -------------------------------------------------------------------------------
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, StepRecord]:
+        """Runs the plan on these arguments; the same signature and guards as at capture."""
+        flat = [leaf for _, leaf in flatten(args, kwargs)]
+        names = Names(self._step.models, self._step.optimizers)
+        current = tensors_by_name(names)
+        entries = self._entries(current)
+        del current
+        for name, parameter in names.parameters:
+            if f"grad:{name}" in self._dropped:
+                parameter.grad = None
+        self._homes.settle(
+            (tensor, *self._entry_homes[storage][:2]) for storage, tensor in entries.items()
+        )
+        inputs = {
+            i.storage: _input_bytes(self.capture, i.storage, i.begin, flat[i.leaf])
+            for i in self.capture.inputs
+        }
+        scalars = {s.name: s.read(flat) for s in self.capture.scalar_inputs}
+        self._check_room(entries)
+        with translated():
+            done = self._homes.session.step(self._handle, inputs, scalars)
+        self._bind(names, entries, done, flat)
+        result = pytree.tree_unflatten(
+            [self._output(output, done, entries, flat) for output in self.capture.outputs],
+            self.capture.output_spec,
+        )
+        self._after(entries)
+        return result, self._record(done)
+
+    def _entries(self, current: dict[str, torch.Tensor]) -> dict[int, torch.Tensor]:
+        """The tensor that stands for each persistent entry storage now."""
+        entries: dict[int, torch.Tensor] = {}
+        for storage in self._entry_homes:
+            name = self._storages[storage]["name"].removesuffix(":before")
+            if name in self._dropped:
+                continue
+            tensor = current.get(name)
+            if tensor is None:
+                tensor = self.capture.entries[storage]
+            entries[storage] = tensor
+        return entries
+
+    def _check_room(self, entries: dict[int, torch.Tensor]) -> None:
+        """Homes of new storages must be free: a tensor that was thrown away may still be held by someone."""
+        wanted = {
+            place[:2]: self._storages[storage]["name"]
+            for storage, place in self._exit_homes.items()
+            if storage not in entries
+        }
+        for tier, address, size in self._homes.occupied():
+            name = wanted.get((tier, address))
+            if name is not None:
+                raise StepError(
+                    f"{name} is made anew by this step, at {tier} {address}, where {size} bytes of an earlier "
+                    "tensor are still held: drop what refers to it (a kept .grad or optimizer state)"
+                )
+
+    def _bind(
+        self, names: Names, entries: dict[int, torch.Tensor], done: dict[str, Any], flat: list[Any]
+    ) -> None:
+        """Gives the user what the step left: written batches, gradients, new optimizer state."""
+        for given in self.capture.inputs:
+            written = done["outputs"].get(given.storage)
+            if written is not None and self._storages[given.storage].get("exit"):
+                target = _input_bytes(self.capture, given.storage, given.begin, flat[given.leaf])
+                with torch.no_grad():
+                    target.copy_(written)
+        parameters = dict(names.parameters)
+        for name in self.capture.dropped_grads:
+            parameters[name].grad = None
+        for name, value in self.capture.grads.items():
+            parameters[name].grad = None if value is None else self._tensor(value, entries)
+        for state in self.capture.new_state:
+            self._bind_state(state, names, entries)
+
+    def _bind_state(
+        self, state: NewState, names: Names, entries: dict[int, torch.Tensor]
+    ) -> None:
+        optimizer = names.optimizers[state.optimizer]
+        value = state.object if state.value is None else self._tensor(state.value, entries)
+        holder: Any = optimizer.state[state.owner]
+        *outer, last = state.path.split(".")
+        for key in outer:
+            holder = holder.setdefault(key, {}) if isinstance(holder, dict) else holder[int(key)]
+        if isinstance(holder, list):
+            holder.append(value)
+        else:
+            holder[last] = value
+
+    def _tensor(self, value_id: int, entries: dict[int, torch.Tensor]) -> torch.Tensor:
+        """A tensor on the home of a persistent value."""
+        value = self._values[value_id]
+        storage = value["storage"]
+        if storage in entries:
+            return typed(entries[storage].untyped_storage(), value)
+        return self._homes.view(self._exit_homes[storage], value)
+
+    def _output(
+        self, output: Any, done: dict[str, Any], entries: dict[int, torch.Tensor], flat: list[Any]
+    ) -> Any:
+        if output.kind == "scalar":
+            return done["scalars"][output.id]
+        if output.kind == "argument":
+            return flat[output.id]
+        if output.kind == "object":
+            return output.object
+        value = self._values[output.id]
+        storage = value["storage"]
+        if storage in self._exit_homes:
+            return self._tensor(output.id, entries)
+        for given in self.capture.inputs:
+            if given.storage == storage:
+                return typed(flat[given.leaf].untyped_storage(), value, given.begin)
+        return typed(done["outputs"][storage].untyped_storage(), value)
+
+    def _after(self, entries: dict[int, torch.Tensor]) -> None:
+        """What eager leaves beside numbers: versions, the optimizers' mark, the schedulers' steps."""
+        changed = [t for storage, t in entries.items() if storage in self._written]
+        if changed:
+            torch.autograd.graph.increment_version(changed)
+        for optimizer in self.capture.stepped:
+            optimizer._opt_called = True  # type: ignore[attr-defined]
+        for replay in self.capture.replays:
+            replay.run()
+
+    def _record(self, done: dict[str, Any]) -> StepRecord:
+        report = done["report"]
+        return StepRecord(
+            step_s=(report["step_ns"] + report["copy_in_ns"] + report["copy_out_ns"]) / 1e9,
+            peak_bytes=report["arena_highest"],
+            live_peak_bytes=report["live_peak"]["device"],
+            moved=moved_bytes(report),
+            recomputed_ops=report["reruns"],
+            forecast=self.forecast,
+            times=report["times"],
+            _plan=self._plan,
+        )
+
+
+def _homes_in(plan: dict[str, Any], border: str) -> dict[int, Place]:
+    """Storage id -> (tier, address, bytes) of the homes at a plan's entry or exit."""
+    homes: dict[int, Place] = {}
+    for item in plan[border]:
+        if item.get("home"):
+            residency = plan["residencies"][item["residency"]]
+            begin, end = residency["bytes"]
+            homes[residency["storage"]] = (residency["tier"], residency["address"], end - begin)
+    return homes
+
+
+def _written(graph: dict[str, Any]) -> set[int]:
+    """Storages that some op changes in place."""
+    return {access[0] for op in graph["ops"] for access in op.get("mutates", [])}
+
+
+def _dropped_first(graph: dict[str, Any]) -> set[str]:
+    """Names of persistent storages that no op touches and that are gone afterwards: a gradient that the
+    step drops before anything else. Their bytes are free from the start."""
+    touched = {
+        access[0]
+        for op in graph["ops"]
+        for kind in ("reads", "makes", "mutates")
+        for access in op.get(kind, [])
+    }
+    return {
+        s["name"].removesuffix(":before")
+        for i, s in enumerate(graph["storages"])
+        if s.get("persistent") and not s.get("exit") and i not in touched
+    }
+
+
+def _input_bytes(captured: Capture, storage: int, begin: int, leaf: torch.Tensor) -> torch.Tensor:
+    """The bytes of an argument that the graph calls `storage`, as a uint8 tensor on the same memory."""
+    size = captured.graph["storages"][storage]["bytes"]
+    held = torch.empty(0, dtype=torch.uint8)
+    held.set_(leaf.untyped_storage(), begin, (size,), (1,))  # type: ignore[call-overload]
+    return held
+
+
+def _border_of(
+    captured: Capture, homes: Homes | None
+) -> tuple[list[tuple[int, str, int]], list[tuple[str, int, int]]]:
+    """The homes that the capture's tensors have already, and the places that others hold."""
+    if homes is None:
+        return [], []
+    border: list[tuple[int, str, int]] = []
+    taken: set[Place] = set()
+    for storage, tensor in captured.entries.items():
+        place = homes.place_of(tensor)
+        if place is not None and captured.graph["storages"][storage].get("persistent"):
+            border.append((storage, place[0], place[1]))
+            taken.add(place)
+    reserved = [
+        (tier, address, address + size)
+        for tier, address, size in homes.occupied()
+        if (tier, address, size) not in taken
+    ]
+    return border, reserved
+
+
