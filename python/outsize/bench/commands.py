@@ -61,9 +61,9 @@ def write_json(path: str | None, fields: dict[str, Any]) -> None:
 
 
 def version() -> str:
-    import outsize_core
+    import outsize
 
-    return str(outsize_core.__version__)
+    return str(getattr(outsize, "__version__", "unversioned"))
 
 
 def status_of(error: WorkerError) -> int:
