@@ -151,6 +151,8 @@ Result<Measured> measure_profile(const Graph& graph,
   for (const auto& [storage, bytes] : corrections) out.storage_bytes.push_back({storage, bytes});
   out.notes = cache.notes();
   if (measurer) out.peak_bytes = measurer->peak_bytes();
+  if (const std::string busy = busy_machine_note(); measurer && !busy.empty())
+    out.notes.push_back(busy);
   out.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   return out;

@@ -1,5 +1,7 @@
 #include "outsize/torch/measure_cache.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -107,6 +109,15 @@ std::string processor_name() {
       if (const size_t colon = line.find(": "); colon != std::string::npos)
         return line.substr(colon + 2);
   return "unknown processor";
+}
+
+std::string busy_machine_note() {
+  double load = 0;
+  const long cores = std::max(1L, sysconf(_SC_NPROCESSORS_ONLN));
+  // What is measured keeps all cores busy itself.
+  if (getloadavg(&load, 1) != 1 || load <= 1.5 * static_cast<double>(cores)) return "";
+  return fmt::format("load average {:.1f} on {} cores: other work made the times longer than they are",
+                     load, cores);
 }
 
 std::string MeasureCache::path_of(const std::string& key) const {

@@ -38,6 +38,8 @@ struct MeasuredOp {
 std::string measure_cache_folder(const std::string& folder);
 // The processor's model name, as the system has it.
 std::string processor_name();
+// "load average 12.3 on 2 cores: ..." where others kept the machine busy; empty where they did not.
+std::string busy_machine_note();
 
 class MeasureCache {
  public:

@@ -246,6 +246,7 @@ Result<Machine> measure_machine(const MeasureMachineOptions& options) {
     tell(fmt::format("reads and writes of {} bytes in {}", options.disk_bytes, options.disk_dir));
     if (Status disk = measure_disk(options, *arenas, machine); !disk.ok()) return disk.error();
   }
+  if (const std::string busy = busy_machine_note(); !busy.empty()) machine.source += "; " + busy;
   if (Status valid = check_machine(machine); !valid.ok()) return valid.error();
   return machine;
 }

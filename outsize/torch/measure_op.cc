@@ -1,6 +1,7 @@
 #include "outsize/torch/measure_op.h"
 
 #include <ATen/Parallel.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <chrono>
@@ -26,13 +27,23 @@ int64_t now_ns() {
       .count();
 }
 
-// Private memory of this process that is resident; arenas are shared memory and don't count.
-int64_t private_resident_bytes() {
+// Private memory of this process that is resident and not PyTorch's; arenas are shared memory and don't
+// count.
+int64_t runtime_resident_bytes() {
   std::ifstream status("/proc/self/status");
   std::string line;
   while (std::getline(status, line))
-    if (line.starts_with("RssAnon:")) return std::stoll(line.substr(8)) * 1024;
+    if (line.starts_with("RssAnon:"))
+      return std::stoll(line.substr(8)) * 1024 - allocator_counters().default_live;
   return 0;
+}
+
+// What became resident since `before` and is still in use.
+int64_t runtime_growth(int64_t before) {
+  if (runtime_resident_bytes() <= before) return 0;
+  // What was freed may still be resident; give it back before it is counted.
+  malloc_trim(0);
+  return std::max<int64_t>(0, runtime_resident_bytes() - before);
 }
 
 void collect_tensors(const Argument& wanted, const c10::IValue& had,
@@ -269,11 +280,10 @@ Result<MeasuredOp> OpMeasurer::measure(const Graph& graph, OpId id,
   // The first run warms up and says how much memory the others need. What kernels set up once and keep
   // comes from the default allocator here, where nothing will overwrite it.
   MeasuredOp measured;
-  const int64_t resident_before = private_resident_bytes() - allocator_counters().default_live;
+  const int64_t resident_before = runtime_resident_bytes();
   Result<RunResult> first = run_once(graph, id, *call, *bound, operands, false, &measured);
   if (!first.ok()) return first.error();
-  const int64_t resident_after = private_resident_bytes() - allocator_counters().default_live;
-  measured.runtime_bytes = std::max<int64_t>(0, resident_after - resident_before);
+  measured.runtime_bytes = runtime_growth(resident_before);
 
   const std::vector<uint64_t> after = prints_of_reads();
   for (size_t i = 0; i < before.size(); ++i)

@@ -360,7 +360,7 @@ TEST(Measure, KeepsResultsAndMeasuresDamagedOnesAgain) {
   EXPECT_EQ(second.from_cache, 2);
   EXPECT_EQ(second.profile, first.profile);
   EXPECT_EQ(second.findings, first.findings);
-  EXPECT_TRUE(second.notes.empty());
+  EXPECT_TRUE(second.notes.empty());  // nothing was measured, nothing is damaged
   MeasureOptions other = options;
   other.evict_bytes *= 2;  // another way of measuring is another result
   EXPECT_EQ(measure(t.graph, {}, other).from_cache, 0);
@@ -369,8 +369,9 @@ TEST(Measure, KeepsResultsAndMeasuresDamagedOnesAgain) {
     if (file.is_regular_file()) std::ofstream(file.path(), std::ios::trunc) << "{\"format\": ";
   const Measured third = measure(t.graph, {}, options);
   EXPECT_EQ(third.from_cache, 0);
-  ASSERT_EQ(third.notes.size(), 2u);
+  ASSERT_GE(third.notes.size(), 2u);  // a busy machine is noted, too
   EXPECT_NE(third.notes[0].find("damaged"), std::string::npos);
+  EXPECT_NE(third.notes[1].find("damaged"), std::string::npos);
   EXPECT_EQ(measure(t.graph, {}, options).from_cache, 2);
 }
 
