@@ -95,16 +95,88 @@ void Chooser::measure(const Program& program) {
   for (size_t r = 0; r < program.size(); ++r)
     starts_[r + 1] = starts_[r] + static_cast<double>(
         problem_->profile->ops[program.step(program.order()[r]).op.index()].ns);
+  if (prices_.link_out_per_byte > 0 || prices_.link_in_per_byte > 0) load_links(program);
 }
 
-double Chooser::stall(int32_t from, int32_t to, int64_t bytes, bool out,
+// When the links have done what the program asks of them: copies out in the order in which their room is
+// wanted, copies in as late as brings each in time.
+void Chooser::load_links(const Program& program) {
+  size_t n = program.size();
+  out_clear_.assign(n + 1, 0);
+  in_clear_.assign(n + 1, starts_[n]);
+  struct Out {
+    int32_t from;
+    double written, ns;
+  };
+  std::vector<Out> outs;
+  std::vector<std::pair<int32_t, double>> ins;  // due, ns
+  for (const Instance& in : program.instances()) {
+    if (in.touches.empty()) continue;
+    double bytes = static_cast<double>(program.parts()[in.part].bytes());
+    double in_ns = bytes * prices_.link_in_per_byte;
+    int32_t on_host = in.entry && in.away_at_entry ? 0 : -2;
+    if (in.away_at_entry) ins.emplace_back(program.rank(in.touches[0].step), in_ns);
+    for (size_t k = 0; k < in.touches.size(); ++k) {
+      const Touch& t = in.touches[k];
+      if (!t.away) continue;
+      if (on_host != t.after)
+        outs.push_back({program.rank(t.step), written_at(program, in, k),
+                        bytes * prices_.link_out_per_byte});
+      on_host = t.after;
+      if (k + 1 < in.touches.size() && needs_content(in.touches[k + 1]))
+        ins.emplace_back(program.rank(in.touches[k + 1].step), in_ns);
+    }
+  }
+  std::stable_sort(outs.begin(), outs.end(),
+                   [](const Out& a, const Out& b) { return a.from < b.from; });
+  std::stable_sort(ins.begin(), ins.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  double now = 0;
+  size_t r = 0;
+  for (const Out& out : outs) {
+    for (; r < static_cast<size_t>(out.from); ++r) out_clear_[r] = now;
+    now = std::max(now, out.written) + out.ns;
+  }
+  for (; r <= n; ++r) out_clear_[r] = now;
+  double cursor = starts_[n];
+  size_t above = n + 1;  // ranks from here on are set
+  for (const auto& [due, ns] : ins) {
+    for (; above > static_cast<size_t>(due) + 1; --above) in_clear_[above - 1] = cursor;
+    cursor = std::min(cursor, starts_[static_cast<size_t>(due)]) - ns;
+  }
+  for (; above > 0; --above) in_clear_[above - 1] = cursor;
+}
+
+// When the version in the gap after touch `k` was written.
+double Chooser::written_at(const Program& program, const Instance& in, size_t k) const {
+  size_t maker = k;
+  while (maker > 0 && in.touches[maker - 1].after == in.touches[k].after) --maker;
+  return starts_[static_cast<size_t>(program.rank(in.touches[maker].step)) + 1];
+}
+
+// How long the step would wait for the links if `bytes` left after rank `from` and came back for rank
+// `to`: the room must be there at the first step in between that is short of it, and stay to the last.
+double Chooser::stall(double written, int32_t from, int32_t to, int64_t bytes, bool out,
                       bool in) const {
   if (prices_.link_out_per_byte <= 0 && prices_.link_in_per_byte <= 0) return 0;
-  double there = starts_[static_cast<size_t>(to)] -
-                 starts_[static_cast<size_t>(from + 1)];
-  double copies = static_cast<double>(bytes) * ((out ? prices_.link_out_per_byte : 0) +
-                                                (in ? prices_.link_in_per_byte : 0));
-  return std::max(0.0, copies - there);
+  auto first = std::upper_bound(needy_.begin(), needy_.end(), from);
+  auto last = std::lower_bound(needy_.begin(), needy_.end(), to);
+  if (first >= last) return 0;
+  double cost = 0;
+  int32_t end = static_cast<int32_t>(starts_.size()) - 1;
+  if (out) {
+    double ended = std::max(out_clear_[static_cast<size_t>(std::max(0, from))], written) +
+                   static_cast<double>(bytes) * prices_.link_out_per_byte;
+    cost += std::max(0.0, ended - starts_[static_cast<size_t>(*first)]);
+    if (to == end) cost += std::max(0.0, ended - starts_.back());
+  }
+  if (in) {
+    double begun = std::min(in_clear_[static_cast<size_t>(to)], starts_[static_cast<size_t>(to)]) -
+                   static_cast<double>(bytes) * prices_.link_in_per_byte;
+    cost += std::max(0.0, starts_[static_cast<size_t>(*(last - 1)) + 1] - begun);
+    if (from < 0) cost += std::max(0.0, -begun);
+  }
+  return cost;
 }
 
 // What the copies of one instance cost, each version going out at most once while it stays valid.
@@ -115,19 +187,15 @@ double Chooser::swap_cost(const Program& program, const Instance& in) const {
   double in_ns = bytes * prices_.in_per_byte + static_cast<double>(prices_.in_latency_ns);
   double cost = 0;
   int32_t on_host = in.entry && in.away_at_entry ? 0 : -2;
-  if (in.away_at_entry && !in.touches.empty())
-    cost += in_ns + stall(-1, program.rank(in.touches[0].step), part.bytes(), false, true);
+  if (in.away_at_entry && !in.touches.empty()) cost += in_ns;
   for (size_t k = 0; k < in.touches.size(); ++k) {
     const Touch& t = in.touches[k];
     if (!t.away) continue;
     bool last = k + 1 == in.touches.size();
-    int32_t from = program.rank(t.step);
     bool out = on_host != t.after;
     bool back = !last && needs_content(in.touches[k + 1]);
     if (out) cost += out_ns;
     if (back) cost += in_ns;
-    int32_t to = last ? static_cast<int32_t>(program.size()) : program.rank(in.touches[k + 1].step);
-    cost += stall(from, to, part.bytes(), out, back);
     on_host = t.after;
   }
   // In the steps that follow, a storage whose home this step makes will have to come in as well.
@@ -196,6 +264,8 @@ void Chooser::candidates_of(const Program& program, int32_t id, std::vector<Cand
     // One home: on the host, the storage is away before its first and after its last touch.
     if (params_.swap && (in.entry || (in.exit && !in.touches.empty())))
       out.push_back({Kind::kHome, id, -1, 0});
+    if (params_.swap && in.touches.size() > 1 && in.entry)
+      out.push_back({Kind::kHomeAll, id, -1, 0});
     return;
   }
   if (!part.persistent && in.entry && !in.away_at_entry && !in.exit && params_.swap &&
@@ -216,21 +286,40 @@ std::optional<Chooser::Evaluation> Chooser::evaluate(const Program& program,
   const PartInfo& part = program.parts()[in.part];
   int64_t bytes = size_of(part);
   Evaluation out;
-  if (candidate.kind == Candidate::Kind::kHome) {
+  if (candidate.kind == Candidate::Kind::kHome || candidate.kind == Candidate::Kind::kHomeAll) {
     if (part.persistent ? home_on_host(in) : in.away_at_entry) return std::nullopt;
     int32_t end = static_cast<int32_t>(program.size());
     Instance moved = in;
+    moved.away_at_entry = in.entry;
+    double waits = 0;
     if (in.touches.empty()) {
       out.benefit = gain(-1, end, bytes);
     } else {
       int32_t first = program.rank(in.touches.front().step);
       int32_t last = program.rank(in.touches.back().step);
       if (in.entry || part.persistent) out.benefit += gain(-1, first, bytes);
-      if (in.exit) out.benefit += gain(last, end, bytes);
-      if (in.exit) moved.touches.back().away = true;
+      if (in.entry) waits += stall(0, -1, first, part.bytes(), false, true);
+      if (in.exit) {
+        moved.touches.back().away = true;
+        out.benefit += gain(last, end, bytes);
+        bool written = in.touches.back().after > 0 || !in.entry;
+        waits += stall(written_at(program, in, in.touches.size() - 1), last, end, part.bytes(),
+                       written, false);
+      }
+      if (candidate.kind == Candidate::Kind::kHomeAll)
+        for (size_t k = 0; k + 1 < in.touches.size(); ++k) {
+          int32_t from = program.rank(in.touches[k].step);
+          int32_t to = program.rank(in.touches[k + 1].step);
+          double more = gain(from, to, bytes);
+          if (more <= 0) continue;
+          moved.touches[k].away = true;
+          out.benefit += more;
+          waits += stall(written_at(program, in, k), from, to, part.bytes(),
+                         in.touches[k].after > 0, true);
+        }
     }
-    moved.away_at_entry = in.entry;
-    out.cost = swap_cost(program, moved) - swap_cost(program, in);
+    out.cost = swap_cost(program, moved) - swap_cost(program, in) + waits;
+    out.moved = std::move(moved);
     return out;
   }
   auto touch = std::find_if(in.touches.begin(), in.touches.end(),
@@ -244,7 +333,12 @@ std::optional<Chooser::Evaluation> Chooser::evaluate(const Program& program,
   if (candidate.kind == Candidate::Kind::kSwap) {
     Instance moved = in;
     moved.touches[k].away = true;
-    out.cost = swap_cost(program, moved) - swap_cost(program, in);
+    bool copies = true;  // unless another gap of this version has the copy made
+    for (size_t j = 0; j < in.touches.size(); ++j)
+      copies &= !(j != k && in.touches[j].away && in.touches[j].after == touch->after);
+    copies &= !(touch->after == 0 && in.away_at_entry);
+    out.cost = swap_cost(program, moved) - swap_cost(program, in) +
+               stall(written_at(program, in, k), from, to, part.bytes(), copies, true);
     return out;
   }
   out.draft = program.draft_drop(
@@ -260,9 +354,8 @@ void Chooser::apply(Program& program, const Candidate& candidate, const Evaluati
                     std::vector<int32_t>& changed) {
   Instance& in = program.instance(candidate.instance);
   changed = {candidate.instance};
-  if (candidate.kind == Candidate::Kind::kHome) {
-    in.away_at_entry = in.entry;
-    if (in.exit && !in.touches.empty()) in.touches.back().away = true;
+  if (evaluation.moved) {
+    in = *evaluation.moved;
   } else {
     auto touch = std::find_if(in.touches.begin(), in.touches.end(),
                               [&](const Touch& t) { return t.step == candidate.step; });

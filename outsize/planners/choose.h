@@ -28,7 +28,7 @@ struct Prices {
   int64_t out_latency_ns = 0;
   int64_t in_latency_ns = 0;
   double run_factor = 1.0;  // nanoseconds of recomputing count this much
-  // A swap whose copies take longer than its gap lasts stalls for the difference; 0: not looked at.
+  // What the links take: a swap that they can't serve in time costs what the step waits. 0: not looked at.
   double link_out_per_byte = 0;
   double link_in_per_byte = 0;
 };
@@ -71,7 +71,8 @@ class Chooser {
 
  private:
   struct Candidate {
-    enum class Kind { kSwap, kHome, kDrop } kind = Kind::kSwap;
+    // kHomeAll: its home on the host, and away in every gap where room is short.
+    enum class Kind { kSwap, kHome, kHomeAll, kDrop } kind = Kind::kSwap;
     int32_t instance = -1;
     int32_t step = -1;  // the touch before the gap; -1: from entry
     double score = 0;
@@ -79,7 +80,8 @@ class Chooser {
   struct Evaluation {
     double cost = 0;
     double benefit = 0;
-    std::optional<Program::Draft> draft;
+    std::optional<Program::Draft> draft;  // kDrop
+    std::optional<Instance> moved;        // kHome, kHomeAll
   };
 
   double swap_cost(const Program& program, const Instance& instance) const;
@@ -90,7 +92,9 @@ class Chooser {
   double gain(int32_t from, int32_t to, int64_t bytes) const;  // over ranks (from, to)
   int64_t highest(int32_t from, int32_t to) const;             // usage over ranks (from, to)
   double priced(const Program& program) const;
-  double stall(int32_t from, int32_t to, int64_t bytes, bool out, bool in) const;
+  void load_links(const Program& program);
+  double written_at(const Program& program, const Instance& instance, size_t k) const;
+  double stall(double written, int32_t from, int32_t to, int64_t bytes, bool out, bool in) const;
   std::optional<int64_t> run_price(OpId op) const;
   int64_t hold_price(int32_t from, int32_t to, int64_t bytes) const;
   void measure(const Program& program);
@@ -103,7 +107,9 @@ class Chooser {
   std::vector<int64_t> usage_;         // per rank, of the program being fitted
   std::vector<int32_t> needy_;         // ranks where it is over the capacity
   std::vector<int64_t> block_most_;    // the highest usage in each block of ranks
-  std::vector<double> starts_;         // per rank: compute ns before it
+  std::vector<double> starts_;         // per rank, and the end: compute ns before it
+  std::vector<double> out_clear_;      // per rank: when all copies out wanted by then have ended
+  std::vector<double> in_clear_;       // per rank: when the first copy in due from then on must begin
 };
 
 }  // namespace outsize::planning

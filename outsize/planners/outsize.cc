@@ -3,6 +3,7 @@
 // beside the ops and on the streams of the links, and keeps what the simulator finds fastest.
 #include <algorithm>
 
+#include "outsize/planners/reorder.h"
 #include "outsize/planners/search.h"
 
 namespace outsize::planning {
@@ -56,7 +57,7 @@ std::vector<Approach> approaches_of(const Problem& problem) {
   const Machine& machine = *problem.machine;
   std::vector<Approach> out{{prices_beside_ops(machine), Style{}}};
   if (!params_of(problem).swap) return out;
-  for (double share : {1.0, 0.5, 0.2, 0.05})
+  for (double share : {0.5, 0.1, 0.03, 0.0})
     out.push_back({prices_write_behind(machine, share), {CopyStyle::kWriteBehind, 1.1}});
   return out;
 }
@@ -70,6 +71,29 @@ bool works_at(const Case& c, int64_t device_budget) {
   Trouble trouble;
   return solve(at, prices_beside_ops(*other.machine), params_of(other), {}, random, trouble)
       .has_value();
+}
+
+// How far an order is over the budget: most bytes at one step, and bytes summed over steps.
+std::pair<int64_t, double> excess_of(const Case& c) {
+  Chooser chooser(*c.problem, Prices{}, ChooseParams{});
+  std::pair<int64_t, double> out{0, 0};
+  for (int64_t bytes : chooser.usage(plain_program(c))) {
+    int64_t over = bytes - c.problem->budgets.device;
+    out.first = std::max(out.first, over);
+    out.second += static_cast<double>(std::max<int64_t>(over, 0));
+  }
+  return out;
+}
+
+// Takes the order with early updates where it is no worse at its peak and better in all.
+void adopt_early_updates(Case& c) {
+  if (!c.problem->allow.reorder) return;
+  Case early = c;
+  early.order = early_updates(*c.problem->graph);
+  if (early.order == c.order) return;
+  auto [peak, sum] = excess_of(c);
+  auto [early_peak, early_sum] = excess_of(early);
+  if (early_peak <= peak && early_sum < sum) c = std::move(early);
 }
 
 struct Found {
@@ -152,6 +176,7 @@ Status plan_outsize(Search& search) {
       return Done{};
     }
   }
+  adopt_early_updates(search.step());
   Random random(problem.seed);
   std::optional<Found> best;
   for (const Approach& approach : approaches_of(problem)) {
