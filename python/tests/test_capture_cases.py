@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -473,3 +475,28 @@ def test_data_made_outside_pytorch_is_refused() -> None:
     refused(make_with(body), BATCHES[0], "from_numpy")
     with pytest.raises(CaptureError, match="NumPy array"):
         capture(lambda a: a, (numpy.ones(3),))
+
+
+def test_a_capture_does_not_keep_the_batch() -> None:
+    models, optimizers, step = make_with(lambda m, o, x: plain(m, o, loss_of(m, x)))()
+    x = batch(0)
+    kept = weakref.ref(x)
+    captured = capture(step, (x,), models=models, optimizers=optimizers)
+    del x
+    gc.collect()
+    assert kept() is None and not captured.stale((batch(1),), {})
+
+
+def test_loaded_learning_rate_is_used() -> None:
+    def body(m: Any, o: Any, x: torch.Tensor) -> Any:
+        return plain(m, o, loss_of(m, x))
+
+    def between(index: int, made: parity.Made) -> None:
+        if index == 3:
+            (o,) = made[1]
+            saved = o.state_dict()
+            saved["param_groups"][0]["lr"] = 0.5
+            o.load_state_dict(saved)
+
+    driver = parity.run(make_with(body), BATCHES, between)
+    assert len(driver.captures) == 2, driver.reasons

@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import nn
 
-from outsize.capture import capture, op_names
+from outsize.capture import capture, op_names, tables
+from outsize.errors import CaptureError
 
 F = nn.functional
 
@@ -169,3 +170,69 @@ def test_fake_lists_what_real_does(model: str, optimizer: str) -> None:
         assert fake.graph["ops"] == real.graph["ops"]
         assert fake.graph["values"] == real.graph["values"]
         assert fake.graph["storages"] == real.graph["storages"]
+
+
+def test_writes_that_schemas_do_not_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+    models, optimizers, step = maker("resnet", "adamw")()
+    (x,) = images(1)[0]
+    made = {"models": models, "optimizers": optimizers, "real": True, "check_writes": True}
+    capture(step, (x,), **made)
+    monkeypatch.setattr(tables, "_UNMARKED_WRITES", {})
+    with pytest.raises(CaptureError, match="native_batch_norm"):
+        capture(step, (x,), **made)
+
+
+def test_sites_follow_modules_and_phases() -> None:
+    models, optimizers, step = maker("mlp", "sgd")()
+    graph = capture(step, rows(1)[0], models=models, optimizers=optimizers).graph
+    sites = [(op["name"], op["site"]) for op in graph["ops"]]
+    forward = [s["module"] for n, s in sites if n == "aten.addmm.default"]
+    assert forward == ["0", "3"]
+    backward = [s for n, s in sites if n == "aten.gelu_backward.default"]
+    assert [(s["module"], s["phase"]) for s in backward] == [("1", "backward")]
+    assert all(s["file"] == __file__ for _, s in sites)
+    phases = [s["phase"] for _, s in sites]
+    assert phases == sorted(phases, key=["forward", "backward", "optimizer"].index)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_transformers(name: str) -> None:
+    import transformers
+
+    def make() -> parity.Made:
+        if name == "gpt2":
+            config: Any = transformers.GPT2Config(
+                n_layer=2, n_head=2, n_embd=32, vocab_size=50, n_positions=16
+            )
+        else:
+            config = transformers.LlamaConfig(
+                hidden_size=32,
+                num_hidden_layers=2,
+                num_attention_heads=2,
+                num_key_value_heads=1,
+                intermediate_size=64,
+                vocab_size=50,
+            )
+        model = transformers.AutoModelForCausalLM.from_config(config).train()
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 4)
+
+        def step(ids: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+            loss = model(input_ids=ids, attention_mask=mask, labels=ids).loss
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+            optimizer.zero_grad()
+            return loss.detach()
+
+        return [model], [optimizer], step
+
+    calls = []
+    for k, (ids,) in enumerate(tokens(6)):
+        mask = torch.ones_like(ids)
+        mask[0, 8:] = int(k % 3 != 2)  # padded or not: transformers branches on it
+        calls.append((ids, mask))
+    driver = parity.run(make, calls)
+    assert len(driver.captures) <= 3, driver.reasons

@@ -52,7 +52,8 @@ def fold_constants(
 
 
 def _storage(storages: StorageTable, op: OpRecord) -> int:
-    return storages.values[op.args[0]["value"]][0]
+    value: int = op.args[0]["value"]
+    return storages.values[value][0]
 
 
 def build_graph(

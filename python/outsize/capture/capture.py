@@ -34,15 +34,18 @@ def capture(
     real: bool = False,
     symbols: frozenset[str] = frozenset(),
     title: str = "step",
+    check_writes: bool = False,
 ) -> Capture:
     """The graph of `function(*args, **kwargs)`.
 
     symbols: paths of Python floats and ints (as `Capture.stale` names them) that become inputs of the
-    graph instead of values it holds for. Raises CaptureError; then nothing has been changed.
+    graph instead of values it holds for.
+    check_writes: with real=True, compare each op's operands before and after, and refuse an op that
+    writes what its schema does not mark (slow; how `tables.py` was checked). Raises CaptureError; then nothing has been changed.
     """
     names = Names(list(models), list(optimizers))
     for known_before in (None, survivors.storages_alive):
-        session = Session(function, args, kwargs or {}, names, real, symbols, title)
+        session = Session(function, args, kwargs or {}, names, real, symbols, title, check_writes)
         if known_before is not None:
             gc.collect()
             session.known_before = known_before()

@@ -19,6 +19,8 @@ from outsize.capture.sites import Site
 from outsize.capture.storages import has_storage
 from outsize.errors import CaptureError
 
+OUTSIDE = "do it outside the step, from what the step returns"
+
 if TYPE_CHECKING:
     from outsize.capture.session import Session
 
@@ -139,7 +141,7 @@ def _gradients(session: Session) -> tuple[dict[str, int | None], list[str]]:
     grads: dict[str, int | None] = {}
     dropped: list[str] = []
     records = session.storages.records
-    for storage, parameter in session.recorder.gradients.items():
+    for storage in session.recorder.gradients:
         if not records[storage].entry:
             records[storage].role = "gradient"
     for (name, parameter), (_, before) in zip(session.names.parameters, session.gradients_before):

@@ -87,9 +87,9 @@ def patched(
             _answer_no(enter)
             enter(replaced(fake_tensor.log, "disabled", True))
         if on_scheduler is not None:
-            for kind in _with_subclasses(lr_scheduler.LRScheduler):
-                if "step" in vars(kind):
-                    enter(replaced(kind, "step", _scheduler(on_scheduler)))
+            for scheduler in _with_subclasses(lr_scheduler.LRScheduler):
+                if "step" in vars(scheduler):
+                    enter(replaced(scheduler, "step", _scheduler(on_scheduler)))
         yield
 
 

@@ -108,7 +108,7 @@ def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
     return function(value)
 
 
-class Recorder(TorchDispatchMode):
+class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """See the file's head. One thread; one use."""
 
     def __init__(
@@ -121,7 +121,8 @@ class Recorder(TorchDispatchMode):
         fresh_constant: Callable[[torch.Tensor, Site], torch.Tensor],
         evaluate: Callable[[int, int], Number | None],
     ) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.check_writes = False
         self.storages = storages
         self.scalars = scalars
         self.sites = sites
@@ -226,9 +227,38 @@ class Recorder(TorchDispatchMode):
             self._bind_plain(arguments, kinds)
         before = len(self.storages.records)
         encoded = [encode(a, k, self.storages.value_of) for a, k in zip(arguments, kinds)]
+        watched = self._watched(name, schema, arguments) if self.check_writes else []
         outputs = self._run(func, args, kwargs)
+        for position, tensor, copy in watched:
+            if not torch.equal(_bytes_of(tensor), copy):
+                raise CaptureError(
+                    f"the op writes its argument {position} ({schema[position].name}), which its "
+                    "schema does not mark",
+                    way_out="report the op: Outsize keeps a table of such ops",
+                )
         self._write_down(func, name, schema, arguments, encoded, outputs, before, site)
         return outputs
+
+    def _watched(
+        self, name: str, schema: list[Any], arguments: list[Any]
+    ) -> list[tuple[int, torch.Tensor, torch.Tensor]]:
+        """Copies of the operands that an op says it leaves alone."""
+        written = {
+            position
+            for position, info in enumerate(schema)
+            if info.alias_info is not None and info.alias_info.is_write
+        } | set(tables.mutated_beyond_schema(name, arguments))
+        changing = {
+            storage_address(tensor)
+            for position in written
+            for tensor in tensors_in(arguments[position])
+        }
+        return [
+            (position, tensor, _bytes_of(tensor).clone())
+            for position, argument in enumerate(arguments)
+            for tensor in tensors_in(argument)
+            if storage_address(tensor) not in changing
+        ]
 
     def _register(self, tensor: torch.Tensor, name: str, site: Site) -> None:
         if not has_storage(tensor):
@@ -461,6 +491,12 @@ class Recorder(TorchDispatchMode):
             )
         )
         self.storages.records[self.storages.bytes_of(into)[0]].wrote = True
+
+
+def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
+    begin, end = extent(tensor)
+    whole = torch.empty(0, dtype=torch.uint8, device=tensor.device)
+    return whole.set_(tensor.untyped_storage(), begin, (end - begin,), (1,))
 
 
 def _plain_number(value: Any) -> Any:

@@ -185,6 +185,9 @@ def compute(function: str, args: list[Any]) -> Number | None:
     return value if isinstance(value, (bool, int, float)) else None
 
 
+_Text = str  # ScalarNode has a method of that name, which torch calls
+
+
 class ScalarNode:
     """What torch's symbolic numbers hold: duck-typed after torch's own SymNode."""
 
@@ -314,13 +317,13 @@ class ScalarNode:
         return value
 
     # -- text -----------------------------------------------------------------------------------
-    def str(self) -> str:
+    def str(self) -> _Text:
         return f"scalar:{self.id}" if self.id is not None else repr(self.literal)
 
     __str__ = __repr__ = _graph_repr = str
 
     # -- arithmetic -----------------------------------------------------------------------------
-    def _op(self, function: str, *others: ScalarNode) -> ScalarNode:
+    def _op(self, function: _Text, *others: ScalarNode) -> ScalarNode:
         nodes = [self, *others]
         if all(node.id is None for node in nodes):
             value = compute(function, [node.literal for node in nodes])
@@ -331,7 +334,7 @@ class ScalarNode:
     def is_integer(self) -> ScalarNode:
         return self._op("eq", self._op("int"))
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: _Text) -> Any:
         # Only rare methods of torch's node come here (floor, ceil, round, math functions).
         if name.startswith("_"):
             raise AttributeError(name)
@@ -386,5 +389,6 @@ def choose(function: str, values: list[Any]) -> Any:
 def symbolic(node: ScalarNode) -> Any:
     """The symbolic number around a node."""
     if node.type is float:
-        return torch.SymFloat(node)
-    return torch.SymInt(node) if node.type is int else torch.SymBool(node)
+        return torch.SymFloat(node)  # type: ignore[no-untyped-call]
+    kind: Any = torch.SymInt if node.type is int else torch.SymBool
+    return kind(node)

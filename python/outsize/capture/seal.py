@@ -279,6 +279,12 @@ class Seal:
             if _change(container) is not None:
                 _restore(container)
 
+    def forget(self) -> None:
+        """Lets go of everything; places made before stay good."""
+        self.containers = []
+        self._tensor_objects.clear()
+        self.tensors.clear()
+
     def tensor_places(self, wanted: Callable[[torch.Tensor], bool]) -> list[Place]:
         """Where closures and objects hold the tensors that `wanted` picks."""
         return [

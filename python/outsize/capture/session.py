@@ -23,22 +23,30 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from outsize.capture import survivors
 from outsize.capture.arguments import flatten
-from outsize.capture.conclude import conclude
+from outsize.capture.conclude import OUTSIDE, conclude
 from outsize.capture.entries import Names
 from outsize.capture.patches import patched
 from outsize.capture.recorder import Recorder
 from outsize.capture.result import Capture, Replay, ScalarInput
 from outsize.capture.scalars import Number, ScalarTable, node_of, symbolic
-from outsize.capture.seal import Change, Seal
+from outsize.capture.seal import Place, Seal
 from outsize.capture.shadow import Shadow
 from outsize.capture.signature import signature
 from outsize.capture.sites import Site, Sites
 from outsize.capture.storages import StorageTable, extent, has_storage, storage_address
 from outsize.errors import CaptureError
 
-OUTSIDE = "do it outside the step, from what the step returns"
 _constant_names: WeakIdKeyDictionary = WeakIdKeyDictionary()
 _constant_count = itertools.count()
+
+
+def _rate_reader(optimizer: torch.optim.Optimizer, group: int) -> Callable[[list[Any]], Number]:
+    # Through the optimizer: load_state_dict makes new groups.
+    return lambda flat: optimizer.param_groups[group]["lr"]
+
+
+def _place_reader(place: Place) -> Callable[[list[Any]], Number]:
+    return lambda flat: place.get()
 
 
 def _constant_name(tensor: torch.Tensor) -> str:
@@ -64,6 +72,7 @@ class Session:
         real: bool,
         symbols: frozenset[str],
         title: str,
+        check_writes: bool,
     ) -> None:
         self.function, self.args, self.kwargs = function, args, kwargs
         self.names, self.real, self.symbols, self.title = names, real, symbols, title
@@ -83,6 +92,7 @@ class Session:
             self._fresh_constant,
             self.shadow.number,
         )
+        self.recorder.check_writes = check_writes
         self.inputs: list[tuple[int, int, int]] = []  # storage, leaf, begin
         self.scalar_inputs: list[ScalarInput] = []
         self.replays: list[Replay] = []
@@ -122,6 +132,9 @@ class Session:
                 self._restore()
                 restored = True
                 self._check_survivors()
+            if self.real:
+                self._put_scalars_back()
+            self._forget()
             return captured
         finally:
             if self.real:
@@ -130,6 +143,12 @@ class Session:
                 self._restore()
             for generator, state in generators if not self.real else []:
                 generator[1](state)
+
+    def _forget(self) -> None:
+        """The guards keep this session; it must not keep the batch and old gradients with it."""
+        self.args, self.kwargs, self.flat = (), {}, []
+        self.gradients_before, self.states_before = [], {}
+        self.seal.forget()
 
     # -- before ---------------------------------------------------------------------------------
     def _check_arguments(self) -> None:
@@ -175,15 +194,13 @@ class Session:
                     group["lr"] = self._scalar_input(
                         f"optimizer.{index}.group.{group_index}.lr",
                         rate,
-                        lambda flat, group=group: group["lr"],
+                        _rate_reader(optimizer, group_index),
                     )
         self.rates = [g.get("lr") for o in self.names.optimizers for g in o.param_groups]
         for place in self.seal.places():
             value = place.before()
             if place.path in self.symbols and type(value) in (int, float):
-                place.set(
-                    self._scalar_input(f"python:{place.path}", value, lambda flat, p=place: p.get())
-                )
+                place.set(self._scalar_input(f"python:{place.path}", value, _place_reader(place)))
         leaf_index = {path: index for index, (path, _) in enumerate(self.flat)}
 
         def argument(path: str, value: Any) -> Any:

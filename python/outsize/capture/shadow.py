@@ -106,7 +106,7 @@ class Shadow:
                 assert tensor is not None, "a slice starts from entries"
                 bytes_ = torch.empty(0, dtype=torch.uint8, device=tensor.device)
                 size = record.bytes
-                bytes_.set_(tensor.untyped_storage(), record.begin, (size,), (1,))  # type: ignore[call-overload]
+                bytes_.set_(tensor.untyped_storage(), record.begin, (size,), (1,))
                 if index in written:
                     bytes_ = bytes_.clone()
                 known[index] = bytes_.untyped_storage()
@@ -142,7 +142,7 @@ def view(key: Any, storage_of: Callable[[int], torch.UntypedStorage]) -> torch.T
         return torch.empty_strided(sizes, strides, dtype=getattr(torch, dtype))
     memory = storage_of(storage)
     tensor = torch.empty(0, dtype=getattr(torch, dtype), device=memory.device)
-    tensor.set_(memory, offset, sizes, strides)  # type: ignore[call-overload]
+    tensor.set_(memory, offset, sizes, strides)
     if conj:
         tensor = torch._conj(tensor)
     return torch._neg_view(tensor) if neg else tensor

@@ -32,7 +32,7 @@ def _argument(leaf: Any, path: str, seen: dict[int, tuple[int, int]]) -> str:
         if has_storage(leaf) and leaf.numel():
             # Arguments that share memory: which, and how far apart.
             number, first = seen.setdefault(
-                storage_address(leaf), (len(seen), leaf.storage_offset() * leaf.element_size())
+                storage_address(leaf), (len(seen), int(leaf.storage_offset()) * leaf.element_size())
             )
             text += f"#{number}+{leaf.storage_offset() * leaf.element_size() - first}"
         return text

@@ -22,6 +22,9 @@ _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _OUTSIZE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
+_sequence_number: Any = getattr(torch.autograd, "_get_sequence_nr")
+
+
 @dataclass(frozen=True)
 class Site:
     """A place in the user's program; empty fields are unknown."""
@@ -68,7 +71,8 @@ class Sites:
         self._call: Any = None
 
     def __enter__(self) -> Sites:
-        call = self._call = torch.nn.Module.__call__
+        call: Any = torch.nn.Module.__call__
+        self._call = call
         names, stack = self._names, self._stack
 
         def tracked(module: torch.nn.Module, *args: Any, **kwargs: Any) -> Any:
@@ -97,7 +101,7 @@ class Sites:
         self._optimizers -= 1
 
     def now(self) -> Site:
-        node = torch._C._current_autograd_node()
+        node: Any = torch._C._current_autograd_node()
         if node is not None:
             self._backward_seen = True
             return self._backward(node)
@@ -110,7 +114,7 @@ class Sites:
         site = Site(module, file, line, phase)
         if grad:
             # The node of this op, if it has one, took its number just before this dispatch.
-            self._by_sequence.setdefault(torch.autograd._get_sequence_nr() - 1, site)
+            self._by_sequence.setdefault(_sequence_number() - 1, site)
         return site
 
     def _backward(self, node: Any) -> Site:

@@ -53,7 +53,7 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 def extent(tensor: torch.Tensor) -> tuple[int, int]:
     """The bytes of its storage that a tensor can reach: {first, one past last}."""
-    item, first = tensor.element_size(), tensor.storage_offset()
+    item, first = tensor.element_size(), int(tensor.storage_offset())
     if tensor.numel() == 0:
         return first * item, first * item
     last = first + sum((size - 1) * step for size, step in zip(tensor.size(), tensor.stride()))
@@ -86,7 +86,7 @@ class StorageTable:
         self._fakes: dict[tuple[Any, ...], FakeTensor] = {}
         self._fake_storages: dict[int, torch.UntypedStorage] = {}
         self._alive: list[torch.UntypedStorage] = []
-        self._made: list[StorageWeakRef] = []
+        self._made: list[Any] = []
 
     # -- storages -------------------------------------------------------------------------------
     def find(self, tensor: torch.Tensor) -> int | None:
@@ -151,7 +151,7 @@ class StorageTable:
                 )
         elif last > record.bytes:
             record.bytes = last
-        offset = tensor.storage_offset() - record.begin // tensor.element_size()
+        offset = int(tensor.storage_offset()) - record.begin // tensor.element_size()
         return self._value((storage, *_geometry(tensor), offset, tensor.is_conj(), tensor.is_neg()))
 
     def _no_bytes(self) -> int:
@@ -198,12 +198,13 @@ class StorageTable:
         address = key[0]
         storage = self._fake_storages.get(address)
         if storage is None:
-            storage = torch.UntypedStorage(tensor.untyped_storage().nbytes(), device="meta")
+            size = tensor.untyped_storage().nbytes()
+            storage = torch.UntypedStorage(size, device="meta")  # type: ignore[no-untyped-call]
             self._fake_storages[address] = storage
             self._by_address[storage._cdata] = record
             self._alive.append(storage)
         meta = torch.empty(0, dtype=tensor.dtype, device="meta")
-        meta.set_(storage, tensor.storage_offset(), tensor.size(), tensor.stride())  # type: ignore[call-overload]
+        meta.set_(storage, tensor.storage_offset(), tensor.size(), tensor.stride())
         if tensor.is_conj():
             meta = torch._conj(meta) if not meta.is_conj() else meta
         if tensor.is_neg():
@@ -217,11 +218,9 @@ class StorageTable:
         self._fakes.clear()
         self._fake_storages.clear()
         self._by_address.clear()
-        self._made = [StorageWeakRef(storage) for storage in self._alive if self._is_made(storage)]
+        weak: Any = StorageWeakRef
+        self._made = [weak(storage) for storage in self._alive if storage.device.type == "meta"]
         self._alive.clear()
-
-    def _is_made(self, storage: torch.UntypedStorage) -> bool:
-        return storage.device.type == "meta"
 
     def alive(self) -> bool:
         """After `release`: whether somebody still holds a fake storage."""

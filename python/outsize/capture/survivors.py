@@ -52,8 +52,12 @@ def _holder(item: Any, alive: list[Any]) -> str:
         for owner in gc.get_referrers(referrer):
             if owner is alive or isinstance(owner, types.FrameType):
                 continue
-            if getattr(owner, "__dict__", None) is referrer:
+            if isinstance(referrer, dict) and vars_of(owner) is referrer:
                 names = [k for k, v in referrer.items() if v is item]
                 return f"{type(owner).__name__}.{names[0] if names else '?'}"
         return f"a {type(referrer).__name__}"
     return ""
+
+
+def vars_of(owner: Any) -> Any:
+    return getattr(owner, "__dict__", None)
