@@ -4,6 +4,7 @@
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/util/Exception.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <array>
@@ -98,6 +99,21 @@ struct Hook {
 Hook& hook() {
   static Hook* const instance = new Hook;
   return *instance;
+}
+
+// A forked child (a data-loading worker) must not inherit a lock that another thread held.
+void lock_all() {
+  Hook& h = hook();
+  h.arenas_mutex.lock();
+  h.calls_mutex.lock();
+  for (SizeShard& shard : h.shards) shard.mutex.lock();
+}
+
+void unlock_all() {
+  Hook& h = hook();
+  for (SizeShard& shard : h.shards) shard.mutex.unlock();
+  h.calls_mutex.unlock();
+  h.arenas_mutex.unlock();
 }
 
 void raise_to(std::atomic<int64_t>& peak, int64_t value) {
@@ -254,6 +270,7 @@ void install_allocator() {
   h.previous = previous;
   h.previous_deleter = previous->raw_deleter();
   h.installed.store(true);
+  OUTSIZE_CHECK(pthread_atfork(&lock_all, &unlock_all, &unlock_all) == 0, "no handler for fork");
   static HookAllocator* const allocator = new HookAllocator;
   c10::SetAllocator(c10::DeviceType::CPU, allocator, 100);
 }

@@ -42,19 +42,22 @@ Result<Number> int_result(bool overflowed, int64_t value, const char* what) {
 Result<Number> add(const Number& a, const Number& b) {
   if (is_float(a) || is_float(b)) return Number{float_of(a) + float_of(b)};
   int64_t r = 0;
-  return int_result(__builtin_add_overflow(int_of(a), int_of(b), &r), r, "sum");
+  const bool overflowed = __builtin_add_overflow(int_of(a), int_of(b), &r);
+  return int_result(overflowed, r, "sum");
 }
 
 Result<Number> subtract(const Number& a, const Number& b) {
   if (is_float(a) || is_float(b)) return Number{float_of(a) - float_of(b)};
   int64_t r = 0;
-  return int_result(__builtin_sub_overflow(int_of(a), int_of(b), &r), r, "difference");
+  const bool overflowed = __builtin_sub_overflow(int_of(a), int_of(b), &r);
+  return int_result(overflowed, r, "difference");
 }
 
 Result<Number> multiply(const Number& a, const Number& b) {
   if (is_float(a) || is_float(b)) return Number{float_of(a) * float_of(b)};
   int64_t r = 0;
-  return int_result(__builtin_mul_overflow(int_of(a), int_of(b), &r), r, "product");
+  const bool overflowed = __builtin_mul_overflow(int_of(a), int_of(b), &r);
+  return int_result(overflowed, r, "product");
 }
 
 Result<Number> true_divide(const Number& a, const Number& b) {
@@ -98,7 +101,8 @@ Result<Number> floor_divide(const Number& a, const Number& b, bool want_mod) {
   if (y == -1) {  // x / -1 may overflow; x % -1 is undefined then
     if (want_mod) return Number{int64_t{0}};
     int64_t r = 0;
-    return int_result(__builtin_sub_overflow(int64_t{0}, x, &r), r, "quotient");
+    const bool overflowed = __builtin_sub_overflow(int64_t{0}, x, &r);
+    return int_result(overflowed, r, "quotient");
   }
   int64_t div = x / y, mod = x % y;
   if (mod != 0 && (mod < 0) != (y < 0)) {

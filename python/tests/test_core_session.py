@@ -11,7 +11,7 @@ from core_steps import Run, Scalar, StepWriter, make_plan, measured, same_bits, 
 
 import outsize_core
 
-TIGHT = 20 << 10  # bytes of device memory: less than training_step() takes kept
+TIGHT = 22 << 10  # bytes of device memory: less than training_step() takes kept
 LARGE = 1 << 16  # bytes from which a persistent storage is not kept for undoing
 
 
