@@ -15,6 +15,8 @@ constexpr int64_t kNever = 1ll << 60;  // ns
 Chooser::Chooser(const Problem& problem, const Prices& prices, const ChooseParams& params)
     : problem_(&problem), prices_(prices), params_(params) {
   const Graph& graph = *problem.graph;
+  for (const auto& [tier, range] : problem.reserved)
+    if (tier == Tier::kDevice) reserved_ += range.size();
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     std::vector<Interval> seen;
     int64_t bytes = problem.profile->ops[i].workspace_bytes;
@@ -74,7 +76,7 @@ std::vector<int64_t> Chooser::usage(const Program& program) const {
     }
   }
   std::vector<int64_t> out(n);
-  int64_t now = 0, a = problem_->machine->alignment;
+  int64_t now = reserved_, a = problem_->machine->alignment;
   for (size_t r = 0; r < n; ++r) {
     now += delta[r];
     int64_t w = problem_->profile->ops[program.step(program.order()[r]).op.index()].workspace_bytes;
@@ -243,7 +245,7 @@ int64_t Chooser::highest(int32_t from, int32_t to) const {
 }
 
 std::optional<int64_t> Chooser::run_price(OpId op) const {
-  if (working_sets_[op.index()] > params_.capacity) return std::nullopt;
+  if (working_sets_[op.index()] + reserved_ > params_.capacity) return std::nullopt;
   return problem_->profile->ops[op.index()].ns;
 }
 

@@ -103,6 +103,7 @@ class Chooser {
   const Problem* problem_;
   Prices prices_;
   ChooseParams params_;
+  int64_t reserved_ = 0;               // device bytes that the problem keeps for others
   std::vector<int64_t> working_sets_;  // per op
   std::vector<int64_t> usage_;         // per rank, of the program being fitted
   std::vector<int32_t> needy_;         // ranks where it is over the capacity

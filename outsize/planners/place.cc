@@ -2,6 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <queue>
+#include <tuple>
 
 #include "outsize/pack/pack.h"
 
@@ -12,6 +17,10 @@ namespace {
 // of all in most steps, at a tenth of the time.
 constexpr std::array<const char*, 2> kQuickMethods = {"size", "skyline-size"};
 constexpr std::array<const char*, 2> kThoroughMethods = {"size", "fast"};
+
+// Buffers under this share of the budget are small, and their region must stay under that one.
+constexpr int64_t kSmallShare = 20'000;
+constexpr int64_t kSmallRegionShare = 250;
 
 int64_t rounded(int64_t bytes, int64_t alignment) {
   return (bytes + alignment - 1) / alignment * alignment;
@@ -41,6 +50,41 @@ void settle_homes(const Problem& problem, Sequence& sequence, Tier tier, int64_t
     stay.address = at;
     at = rounded(at + bytes, alignment);
   }
+}
+
+// Small buffers are most of a step's buffers and next to none of its bytes. Slots of doubling sizes, each
+// used again as soon as it is free, place them in a region of their own in no time.
+struct SmallRegion {
+  std::vector<int64_t> offsets;  // within the region
+  int64_t bytes = 0;
+};
+
+SmallRegion fill_small_region(const std::vector<Buffer>& buffers, int64_t alignment) {
+  SmallRegion out;
+  out.offsets.resize(buffers.size());
+  std::vector<size_t> order(buffers.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return buffers[a].life.begin < buffers[b].life.begin;
+  });
+  std::map<int64_t, std::vector<int64_t>> free;  // by slot size
+  using Busy = std::tuple<int64_t, int64_t, int64_t>;  // until, slot size, offset
+  std::priority_queue<Busy, std::vector<Busy>, std::greater<>> busy;
+  for (size_t b : order) {
+    for (; !busy.empty() && std::get<0>(busy.top()) <= buffers[b].life.begin; busy.pop())
+      free[std::get<1>(busy.top())].push_back(std::get<2>(busy.top()));
+    int64_t slot = alignment;
+    while (slot < buffers[b].size) slot *= 2;
+    std::vector<int64_t>& slots = free[slot];
+    if (slots.empty()) {
+      slots.push_back(out.bytes);
+      out.bytes += slot;
+    }
+    out.offsets[b] = slots.back();
+    slots.pop_back();
+    busy.emplace(buffers[b].life.end, slot, out.offsets[b]);
+  }
+  return out;
 }
 
 }  // namespace
@@ -88,6 +132,30 @@ Placement place(const Problem& problem, Sequence& sequence, Effort effort) {
       b.offset = range.begin;
       buffers.push_back(std::move(b));
     }
+    // Positions of the small ones, if their region is small as well.
+    std::vector<size_t> large, small;
+    for (size_t b = 0; b < buffers.size(); ++b)
+      (buffers[b].size <= problem.budgets.of(tier) / kSmallShare && !buffers[b].offset ? small
+                                                                                       : large)
+          .push_back(b);
+    std::vector<Buffer> small_buffers, to_pack;
+    for (size_t b : small) small_buffers.push_back(buffers[b]);
+    SmallRegion region = fill_small_region(small_buffers, alignment);
+    if (region.bytes > problem.budgets.of(tier) / kSmallRegionShare) {
+      large.resize(buffers.size());
+      std::iota(large.begin(), large.end(), size_t{0});
+      small.clear();
+      region = {};
+    }
+    for (size_t b : large) to_pack.push_back(buffers[b]);
+    if (region.bytes > 0) {
+      Buffer whole;
+      whole.id = -1;
+      whole.life = {0, std::max<int64_t>(1, static_cast<int64_t>(plan.instructions.size()))};
+      whole.size = region.bytes;
+      whole.alignment = alignment;
+      to_pack.push_back(whole);
+    }
     PackOptions options;
     options.capacity = problem.budgets.of(tier);
     options.seed = problem.seed;
@@ -95,7 +163,7 @@ Placement place(const Problem& problem, Sequence& sequence, Effort effort) {
     bool first = true;
     for (const char* method : effort == Effort::kQuick ? kQuickMethods : kThoroughMethods) {
       options.method = method;
-      Packing tried = pack(buffers, options);
+      Packing tried = pack(to_pack, options);
       if (first || tried.height < packing.height) packing = std::move(tried);
       first = false;
       if (packing.fits() || packing.proved_infeasible || packing.conflict) break;
@@ -105,14 +173,17 @@ Placement place(const Problem& problem, Sequence& sequence, Effort effort) {
     out.height[t] = packing.height;
     out.lowest[t] = packing.lower_bound;
     out.fits &= packing.fits() && packing.height <= problem.budgets.of(tier);
-    for (size_t b = 0; b < owners.size(); ++b) {
+    auto settle = [&](size_t b, int64_t offset) {
+      if (b >= owners.size()) return;  // reserved: not ours to place
       auto [workspace, index] = owners[b];
       if (workspace)
-        plan.instructions[index].workspace =
-            plan.instructions[index].workspace.shifted(packing.offsets[b]);
+        plan.instructions[index].workspace = plan.instructions[index].workspace.shifted(offset);
       else
-        plan.residencies[index].address = packing.offsets[b];
-    }
+        plan.residencies[index].address = offset;
+    };
+    for (size_t i = 0; i < large.size(); ++i) settle(large[i], packing.offsets[i]);
+    for (size_t i = 0; i < small.size(); ++i)
+      settle(small[i], packing.offsets.back() + region.offsets[i]);
   }
   return out;
 }

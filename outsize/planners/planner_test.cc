@@ -22,6 +22,7 @@ struct Setting {
   Machine machine = unit_machine();
   Freedoms allow;
   std::vector<Home> border;
+  std::vector<std::pair<Tier, Interval>> reserved;
   int64_t work = 200;
 
   Result<Planned> plan(const std::string& name, int64_t device, int64_t host = kPlenty) const {
@@ -33,6 +34,7 @@ struct Setting {
     problem.budgets = {device, host, 0};
     problem.allow = allow;
     problem.border = border;
+    problem.reserved = reserved;
     problem.deadline = &deadline;
     return run_planner(name, problem);
   }
@@ -222,6 +224,21 @@ TEST(Outsize, HonoursTheBorder) {
   ASSERT_TRUE(second.ok()) << second.error().message;
   EXPECT_EQ(homes_of(s, second->plan, second->plan.entry), s.border);
   EXPECT_EQ(homes_of(s, second->plan, second->plan.exit), s.border);
+}
+
+TEST(Outsize, LeavesReservedBytesAlone) {
+  Setting s = transformer_setting();
+  int64_t budget = (s.floor() + s.peak()) / 2;
+  Interval kept{budget / 4 / 64 * 64, budget / 2 / 64 * 64};
+  s.reserved = {{Tier::kDevice, kept}};
+  Result<Planned> planned = s.plan("outsize", budget);
+  ASSERT_TRUE(planned.ok()) << planned.error().message;
+  for (const Residency& r : planned->plan.residencies) {
+    if (r.tier != Tier::kDevice) continue;
+    EXPECT_FALSE(r.range().overlaps(kept)) << r.address;
+  }
+  for (const Instruction& i : planned->plan.instructions)
+    EXPECT_FALSE(i.workspace.overlaps(kept)) << i.workspace.begin;
 }
 
 // A first step makes the optimizer state (20 B) at its end. The steps that follow hold it all along, so
