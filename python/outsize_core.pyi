@@ -3,7 +3,7 @@
 Functions that take `options` refuse unknown keys by name. Long calls run without the GIL.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypedDict
 
 import torch

@@ -48,9 +48,9 @@ struct Membership {
   }
 };
 
-thread_local Call* t_call = nullptr;               // of the thread that holds a call
-thread_local std::shared_ptr<Team> t_own_team;     // of a calling thread
-thread_local Membership t_membership;              // of a worker
+thread_local Call* t_call = nullptr;            // of the thread that holds a call
+thread_local std::shared_ptr<Team> t_own_team;  // of a calling thread
+thread_local Membership t_membership;           // of a worker
 thread_local int t_marked_threads = 0;
 
 struct ArenaRange {
@@ -69,8 +69,8 @@ struct Hook {
   c10::DeleterFnPtr previous_deleter = nullptr;
   std::atomic<bool> installed{false};
 
-  // Read without a lock on every free; replaced as a whole, and old tables are kept, as a reader may
-  // still be in them (a few dozen bytes per arena made in the process's life).
+  // Read without a lock on every free; replaced as a whole, and old tables are kept, as a reader
+  // may still be in them (a few dozen bytes per arena made in the process's life).
   std::atomic<const std::vector<ArenaRange>*> arenas{nullptr};
   std::mutex arenas_mutex;
   std::vector<std::unique_ptr<const std::vector<ArenaRange>>> arena_tables;
@@ -85,8 +85,7 @@ struct Hook {
 
   std::atomic<int64_t> planned_requests{0}, planned_live{0}, planned_live_peak{0},
       planned_highest{0};
-  std::atomic<int64_t> default_requests{0}, default_live{0}, default_live_peak{0},
-      default_limit{0};
+  std::atomic<int64_t> default_requests{0}, default_live{0}, default_live_peak{0}, default_limit{0};
   static constexpr size_t kShards = 64;
   std::array<SizeShard, kShards> shards;
 
@@ -140,7 +139,8 @@ Call* call_of_this_thread(bool& worker) {
   worker = true;
   if (t_membership.team) return t_membership.team->active.load();
   if (!OpenMp::get().is_worker()) return nullptr;
-  // A pool thread that nobody marked: a kernel library let some go and the pool was filled up again.
+  // A pool thread that nobody marked: a kernel library let some go and the pool was filled up
+  // again.
   std::lock_guard lock(h.calls_mutex);
   for (const Hook::Entry& entry : h.calls)
     if (entry.team->lost.load() > 0) return entry.call;
@@ -301,8 +301,8 @@ void forget_arena(const std::byte* begin) {
 
 AllocatorCounters allocator_counters() {
   const Hook& h = hook();
-  return {h.planned_requests.load(), h.planned_live.load(),     h.planned_live_peak.load(),
-          h.planned_highest.load(),  h.default_requests.load(), h.default_live.load(),
+  return {h.planned_requests.load(),  h.planned_live.load(),     h.planned_live_peak.load(),
+          h.planned_highest.load(),   h.default_requests.load(), h.default_live.load(),
           h.default_live_peak.load(), h.default_limit.load()};
 }
 
@@ -333,7 +333,8 @@ void mark_worker_threads() {
   t_marked_threads = threads;
 }
 
-// --- planned calls ----------------------------------------------------------------------------------
+// --- planned calls
+// ----------------------------------------------------------------------------------
 
 struct PlannedCall::State final : Call {
   explicit State(const PlannedAllocations& p) : planned(p) {}
@@ -358,9 +359,10 @@ struct PlannedCall::State final : Call {
 
   std::byte* serve_exact(int64_t bytes, bool worker) {
     if (worker)
-      refuse("a worker thread asks for {} bytes; the plan has requests of the calling thread only "
-             "(profile the op again with this thread count)",
-             bytes);
+      refuse(
+          "a worker thread asks for {} bytes; the plan has requests of the calling thread only "
+          "(profile the op again with this thread count)",
+          bytes);
     if (next == planned.requests.size())
       refuse("request {} of {} bytes; the plan has {} requests", next, bytes, next);
     const PlannedRequest& expected = planned.requests[next];
@@ -398,13 +400,13 @@ struct PlannedCall::State final : Call {
   void hold(std::byte* pointer, int64_t bytes) {
     const auto after = live.lower_bound(pointer);
     const bool meets_next = after != live.end() && after->first < pointer + bytes;
-    const bool meets_previous = after != live.begin() && std::prev(after)->first +
-                                                                 std::prev(after)->second >
-                                                             pointer;
+    const bool meets_previous =
+        after != live.begin() && std::prev(after)->first + std::prev(after)->second > pointer;
     if (meets_next || meets_previous)
-      refuse("request {} of {} bytes lies on a request that is still held (it was given back "
-             "earlier when the op was profiled)",
-             served, bytes);
+      refuse(
+          "request {} of {} bytes lies on a request that is still held (it was given back "
+          "earlier when the op was profiled)",
+          served, bytes);
     live.emplace(pointer, bytes);
     Hook& h = hook();
     h.planned_requests.fetch_add(1, std::memory_order_relaxed);
@@ -451,9 +453,10 @@ Status PlannedCall::finish() {
   if (!state_->first_violation.empty())
     return device_error("allocation outside the plan: {}", state_->first_violation);
   if (held > 0)
-    return device_error("{}: still holds {} bytes in {} requests after its end, in memory that the "
-                        "plan gives to others",
-                        state_->planned.op, held, state_->live.size());
+    return device_error(
+        "{}: still holds {} bytes in {} requests after its end, in memory that the "
+        "plan gives to others",
+        state_->planned.op, held, state_->live.size());
   return Done{};
 }
 
@@ -462,15 +465,15 @@ std::string PlannedCall::violation() const {
   return state_->first_violation;
 }
 
-// --- recording calls --------------------------------------------------------------------------------
+// --- recording calls
+// --------------------------------------------------------------------------------
 
 struct RecordingCall::State final : Call {
   State(std::byte* memory, int64_t bytes) : buffer(memory), buffer_bytes(bytes) {}
 
   std::byte* serve(int64_t bytes, bool worker) override {
     std::lock_guard lock(mutex);
-    std::byte* pointer =
-        buffer != nullptr ? first_fit(live, buffer, buffer_bytes, bytes) : nullptr;
+    std::byte* pointer = buffer != nullptr ? first_fit(live, buffer, buffer_bytes, bytes) : nullptr;
     if (pointer == nullptr) {
       pointer = allocate_by_default(bytes);
       if (buffer != nullptr) ++spilled;

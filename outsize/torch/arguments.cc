@@ -110,12 +110,14 @@ Result<IValue> decode_number(const Argument& a, const c10::TypePtr& type) {
       if (const auto i = as_int(*number)) return IValue(*i);
       return mismatch(a, type);
     case TypeKind::FloatType:
-    case TypeKind::SymFloatType: return IValue(as_float(*number));
+    case TypeKind::SymFloatType:
+      return IValue(as_float(*number));
     case TypeKind::BoolType:
     case TypeKind::SymBoolType:
       if (!later && !std::holds_alternative<bool>(*number)) return mismatch(a, type);
       return IValue(as_bool(*number));
-    default: return to_ivalue(*number);
+    default:
+      return to_ivalue(*number);
   }
 }
 
@@ -183,12 +185,15 @@ Result<IValue> decode(const Argument& a, const c10::TypePtr& type, std::optional
     case TypeKind::OptionalType:
       if (is_none(a)) return IValue();
       return decode(a, without_optional(type), n, tensor);
-    case TypeKind::TensorType: return decode_tensor(a, type, tensor);
-    case TypeKind::ListType: return decode_list(a, type, n, tensor);
+    case TypeKind::TensorType:
+      return decode_tensor(a, type, tensor);
+    case TypeKind::ListType:
+      return decode_list(a, type, n, tensor);
     case TypeKind::ScalarTypeType:
     case TypeKind::LayoutType:
     case TypeKind::MemoryFormatType:
-    case TypeKind::DeviceObjType: return decode_keyword(a, type);
+    case TypeKind::DeviceObjType:
+      return decode_keyword(a, type);
     case TypeKind::StringType:
       if (const auto* text = std::get_if<std::string>(&a.data)) return IValue(*text);
       return mismatch(a, type);
@@ -200,7 +205,8 @@ Result<IValue> decode(const Argument& a, const c10::TypePtr& type, std::optional
     case TypeKind::SymFloatType:
     case TypeKind::BoolType:
     case TypeKind::SymBoolType:
-    case TypeKind::NumberType: return decode_number(a, type);
+    case TypeKind::NumberType:
+      return decode_number(a, type);
     case TypeKind::NoneType:
     case TypeKind::GeneratorType:
       // A generator of the user's own is no part of the graph; none is the device's default.
@@ -211,20 +217,26 @@ Result<IValue> decode(const Argument& a, const c10::TypePtr& type, std::optional
       if (const auto number = literal_number(a)) return to_ivalue(*number);
       if (std::holds_alternative<Keyword>(a.data)) return decode_keyword(a, type);
       return mismatch(a, type);
-    default: return bad_input("arguments of type {} can't be replayed", type->str());
+    default:
+      return bad_input("arguments of type {} can't be replayed", type->str());
   }
 }
 
 ScalarSlot::As slot_kind(const c10::TypePtr& type) {
   switch (type->kind()) {
-    case TypeKind::TensorType: return ScalarSlot::As::kTensor;
+    case TypeKind::TensorType:
+      return ScalarSlot::As::kTensor;
     case TypeKind::IntType:
-    case TypeKind::SymIntType: return ScalarSlot::As::kInt;
+    case TypeKind::SymIntType:
+      return ScalarSlot::As::kInt;
     case TypeKind::FloatType:
-    case TypeKind::SymFloatType: return ScalarSlot::As::kFloat;
+    case TypeKind::SymFloatType:
+      return ScalarSlot::As::kFloat;
     case TypeKind::BoolType:
-    case TypeKind::SymBoolType: return ScalarSlot::As::kBool;
-    default: return ScalarSlot::As::kNumber;
+    case TypeKind::SymBoolType:
+      return ScalarSlot::As::kBool;
+    default:
+      return ScalarSlot::As::kNumber;
   }
 }
 
@@ -281,7 +293,9 @@ void find_slots(const Argument& argument, const c10::Argument& schema, size_t in
 Status fill_slot(const ScalarSlot& slot, const Number& number, std::vector<IValue>& stack) {
   IValue value;
   switch (slot.as) {
-    case ScalarSlot::As::kNumber: value = to_ivalue(number); break;
+    case ScalarSlot::As::kNumber:
+      value = to_ivalue(number);
+      break;
     case ScalarSlot::As::kInt: {
       const auto i = as_int(number);
       if (!i)
@@ -291,8 +305,12 @@ Status fill_slot(const ScalarSlot& slot, const Number& number, std::vector<IValu
       value = IValue(*i);
       break;
     }
-    case ScalarSlot::As::kFloat: value = IValue(as_float(number)); break;
-    case ScalarSlot::As::kBool: value = IValue(as_bool(number)); break;
+    case ScalarSlot::As::kFloat:
+      value = IValue(as_float(number));
+      break;
+    case ScalarSlot::As::kBool:
+      value = IValue(as_bool(number));
+      break;
     case ScalarSlot::As::kTensor: {
       IValue& place = stack[slot.arg];
       if (!slot.item && place.isTensor() && overwrite(place.toTensor(), number)) return Done{};
@@ -319,7 +337,9 @@ std::string describe_argument(const Argument& argument) {
     std::string operator()(const std::string& s) const { return fmt::format("the string '{}'", s); }
     std::string operator()(ValueId v) const { return fmt::format("value {}", v.value); }
     std::string operator()(ScalarId s) const { return fmt::format("scalar {}", s.value); }
-    std::string operator()(const Keyword& k) const { return fmt::format("{} '{}'", k.kind, k.text); }
+    std::string operator()(const Keyword& k) const {
+      return fmt::format("{} '{}'", k.kind, k.text);
+    }
     std::string operator()(const Argument::List& l) const {
       return fmt::format("a list of {}", l.size());
     }

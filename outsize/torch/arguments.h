@@ -1,7 +1,8 @@
 // A graph's arguments as PyTorch's boxed values, by the type that the op's schema gives them.
 //
 //   add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) given [{value 0}, 2.0, {scalar 3}]:
-//   a tensor; a 0-dimensional "wrapped number", as eager makes of a Python number; a slot for scalar 3
+//   a tensor; a 0-dimensional "wrapped number", as eager makes of a Python number; a slot for
+//   scalar 3
 //
 // Pure functions of their arguments; nothing is kept.
 #pragma once
@@ -33,8 +34,8 @@ using TensorMaker = std::function<Result<at::Tensor>(ValueId)>;
 // Whether the argument holds values, so that it must be decoded anew for each place they lie at.
 bool holds_values(const Argument& argument);
 
-// The boxed value for `argument` as `schema` wants it; a scalar's place holds a number of the right type
-// until fill_slot. kBadInput says which type was wanted and what was there.
+// The boxed value for `argument` as `schema` wants it; a scalar's place holds a number of the right
+// type until fill_slot. kBadInput says which type was wanted and what was there.
 Result<c10::IValue> decode_argument(const Argument& argument, const c10::Argument& schema,
                                     const TensorMaker& tensor);
 

@@ -113,8 +113,7 @@ Result<CpuDevice::Bound> CpuDevice::bind(const Instruction& instruction, const P
     if (request.output >= 0) {
       const auto output = static_cast<size_t>(request.output);
       if (output >= op.makes.size())
-        return bad_input("{}: request {} is for output {} of {}", what, k, output,
-                         op.makes.size());
+        return bad_input("{}: request {} is for output {} of {}", what, k, output, op.makes.size());
       const size_t operand = op.reads.size() + output;
       const Residency& r = plan.residency(instruction.operands[operand]);
       const int64_t room = r.part.bytes.end - op.makes[output].bytes.begin;
@@ -169,8 +168,8 @@ Status CpuDevice::call_op(const RunCall& call, const OpCall& op, Bound& bound) {
   Status status = Done{};
   {
     Result<std::vector<c10::IValue>> results = op.invoke(bound.op);
-    status = results.ok() ? op.check_results(bound.op, *results, &scalars_)
-                          : Status(results.error());
+    status =
+        results.ok() ? op.check_results(bound.op, *results, &scalars_) : Status(results.error());
   }
   // A request outside the plan is the cause of whatever the op or the check say.
   const bool violated = !planned.violation().empty();

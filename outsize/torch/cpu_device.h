@@ -1,13 +1,13 @@
-// The CPU as a Device: ops through PyTorch's dispatcher on operands in the device arena, copies between
-// arenas and disk, PyTorch's own generator. One per loaded plan; several share the tiers.
+// The CPU as a Device: ops through PyTorch's dispatcher on operands in the device arena, copies
+// between arenas and disk, PyTorch's own generator. One per loaded plan; several share the tiers.
 //
 //   auto device = CpuDevice::create(graph, profile, plan, {&arena, &host, nullptr}, false);
 //   (*device)->set_scalars(table);            // before each step
 //   Executor over it; after the step: (*device)->scalars(), (*device)->live_peak(Tier::kDevice)
 //
-// Every op is bound when the device is made: its schema found, its tensors made on the plan's addresses,
-// its requests paired with where they will lie. What is left for the step is to copy a stack and call.
-// Ownership: graph, plan and tiers must outlive it. Threads: as Device says.
+// Every op is bound when the device is made: its schema found, its tensors made on the plan's
+// addresses, its requests paired with where they will lie. What is left for the step is to copy a
+// stack and call. Ownership: graph, plan and tiers must outlive it. Threads: as Device says.
 #pragma once
 
 #include <array>
@@ -39,8 +39,8 @@ struct CpuTiers {
 
 class CpuDevice : public Device {
  public:
-  // kBadInput where an op can't be called as the graph has it, a profile lacks an op's requests, or the
-  // plan lies outside the tiers.
+  // kBadInput where an op can't be called as the graph has it, a profile lacks an op's requests, or
+  // the plan lies outside the tiers.
   static Result<std::unique_ptr<CpuDevice>> create(const Graph& graph, const Profile& profile,
                                                    const Plan& plan, const CpuTiers& tiers,
                                                    bool record_levels);
@@ -75,10 +75,10 @@ class CpuDevice : public Device {
   const Profile* profile_;
   CpuTiers tiers_;
   ScalarProgram program_;
-  std::vector<std::optional<OpCall>> calls_;        // per op
-  std::vector<std::unique_ptr<Bound>> bound_;       // per instruction; null for copies
-  std::vector<std::vector<ScalarId>> items_;        // per op: scalars among its results
-  std::vector<std::string> descriptions_;           // per op
+  std::vector<std::optional<OpCall>> calls_;   // per op
+  std::vector<std::unique_ptr<Bound>> bound_;  // per instruction; null for copies
+  std::vector<std::vector<ScalarId>> items_;   // per op: scalars among its results
+  std::vector<std::string> descriptions_;      // per op
   LiveBytes live_;
   GeneratorStates generators_;
   ScalarTable scalars_;

@@ -1,7 +1,8 @@
-// PyTorch's default CPU generator, kept and put back whole, so that an op run again draws what it drew.
+// PyTorch's default CPU generator, kept and put back whole, so that an op run again draws what it
+// drew.
 //
 //   GeneratorStates states;
-//   states.save(OpId{3});  … dropout …  states.rewind(OpId{3});  … dropout again …  states.resume();
+//   states.save(OpId{3});  … dropout …  states.rewind(OpId{3});  … dropout again … states.resume();
 //
 // Called by one thread at a time; locks the generator against others.
 #pragma once

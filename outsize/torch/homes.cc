@@ -66,8 +66,7 @@ void Homes::end_stay(void* pointer) {
 
 Result<std::byte*> Homes::pointer(Tier tier, int64_t address, int64_t bytes) const {
   TierMemory* memory = tiers().of(tier);
-  if (memory == nullptr)
-    return bad_input("the session has no {} tier", kTierNames.name(tier));
+  if (memory == nullptr) return bad_input("the session has no {} tier", kTierNames.name(tier));
   if (address < 0 || bytes < 0 || address > memory->bytes() - bytes)
     return bad_input("{} bytes at {} of the {} tier, which has {}", bytes, address,
                      kTierNames.name(tier), memory->bytes());

@@ -1,12 +1,15 @@
-// The memory of a session (device arena, host slab, disk file) and the user's tensors that live in it.
+// The memory of a session (device arena, host slab, disk file) and the user's tensors that live in
+// it.
 //
-//   Result<std::shared_ptr<Homes>> homes = Homes::create({.device = 6 << 30, .host = 32 << 30}, "");
-//   (*homes)->adopt(p, Tier::kHost, 4096);    // bytes copied there; p, its views and aliases see them
+//   Result<std::shared_ptr<Homes>> homes = Homes::create({.device = 6 << 30, .host = 32 << 30},
+//   "");
+//   (*homes)->adopt(p, Tier::kHost, 4096);    // bytes copied there; p, its views and aliases see
+//   them
 //   (*homes)->home_of(p);                     // {host, 4096, bytes}
 //   (*homes)->release(p);                     // back to ordinary memory
 //
-// A tensor that was adopted keeps the memory alive, whatever becomes of the session. Thread-safe, but for
-// what PyTorch itself allows on one tensor.
+// A tensor that was adopted keeps the memory alive, whatever becomes of the session. Thread-safe,
+// but for what PyTorch itself allows on one tensor.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -44,14 +47,14 @@ class Homes : public std::enable_shared_from_this<Homes> {
 
   CpuTiers tiers() const { return {device_.get(), host_.get(), disk_.get()}; }
 
-  // Copies the bytes of the tensor's storage to the place and points the storage there; the tensor's
-  // version is bumped. Every tensor on that storage follows. kBadInput where the place is outside
-  // the tier or the storage has no CPU bytes.
+  // Copies the bytes of the tensor's storage to the place and points the storage there; the
+  // tensor's version is bumped. Every tensor on that storage follows. kBadInput where the place is
+  // outside the tier or the storage has no CPU bytes.
   Status adopt(const at::Tensor& tensor, Tier tier, int64_t address);
   // The same without copying: the place holds the content already.
   Status repoint(const at::Tensor& tensor, Tier tier, int64_t address);
-  // Copies the bytes to ordinary memory and points the storage there. Nothing to do if it has no home
-  // here.
+  // Copies the bytes to ordinary memory and points the storage there. Nothing to do if it has no
+  // home here.
   Status release(const at::Tensor& tensor);
   std::optional<HomePlace> home_of(const at::Tensor& tensor) const;
   // A uint8 tensor on the bytes themselves.
@@ -73,7 +76,7 @@ class Homes : public std::enable_shared_from_this<Homes> {
   Status point(const at::Tensor& tensor, Tier tier, int64_t address, bool copy);
 
   std::unique_ptr<TierMemory> device_, host_, disk_;
-  mutable std::mutex mutex_;               // guards adopted_
+  mutable std::mutex mutex_;  // guards adopted_
   std::multiset<HomePlace> adopted_;
 };
 

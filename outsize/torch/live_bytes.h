@@ -1,6 +1,6 @@
-// How many bytes of each tier hold something that is still wanted, as the step really runs: a residency
-// counts from the moment its first instruction begins to the moment its last one has ended (entry and
-// exit ones from the step's beginning, to its end), a workspace while its op runs.
+// How many bytes of each tier hold something that is still wanted, as the step really runs: a
+// residency counts from the moment its first instruction begins to the moment its last one has
+// ended (entry and exit ones from the step's beginning, to its end), a workspace while its op runs.
 //
 //   A [0,100) made by #0, copied out by #1: live 100 from #0's begin to the end of #0 and #1.
 //
@@ -47,7 +47,7 @@ class LiveBytes {
   std::vector<Stay> stays_;
   std::vector<Touch> touches_;  // per instruction
 
-  mutable std::mutex mutex_;  // guards all below
+  mutable std::mutex mutex_;   // guards all below
   std::vector<int32_t> left_;  // per residency: touches to come
   std::vector<bool> here_;
   std::array<int64_t, kTiers> live_{}, peak_{};

@@ -4,7 +4,6 @@
 #include <c10/core/GradMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/Exception.h>
-
 #include <fmt/ranges.h>
 
 #include <map>
@@ -21,14 +20,13 @@ std::optional<c10::OperatorName> operator_name(const std::string& name) {
   if (first == std::string::npos || last == first) return std::nullopt;
   std::string overload = name.substr(last + 1);
   if (overload == "default") overload.clear();
-  return c10::OperatorName(
-      name.substr(0, first) + "::" + name.substr(first + 1, last - first - 1), overload);
+  return c10::OperatorName(name.substr(0, first) + "::" + name.substr(first + 1, last - first - 1),
+                           overload);
 }
 
 // Everything above the kernels: autograd, autocast, and Python's dispatch modes.
 c10::DispatchKeySet keys_to_skip() {
-  return c10::autocast_dispatch_keyset |
-         c10::DispatchKeySet(c10::DispatchKey::Python) |
+  return c10::autocast_dispatch_keyset | c10::DispatchKeySet(c10::DispatchKey::Python) |
          c10::DispatchKeySet(c10::DispatchKey::PythonTLSSnapshot) |
          c10::DispatchKeySet(c10::DispatchKey::PythonDispatcher) |
          c10::DispatchKeySet(c10::DispatchKey::PreDispatch);
@@ -80,8 +78,7 @@ Result<OpCall> OpCall::prepare(const Graph& graph, OpId id) {
   call.accesses_ = accesses_of(op);
   const auto& schema_args = call.schema().arguments();
   if (op.args.size() > schema_args.size())
-    return fail(fmt::format("{} arguments, the schema has {}", op.args.size(),
-                            schema_args.size()));
+    return fail(fmt::format("{} arguments, the schema has {}", op.args.size(), schema_args.size()));
   for (size_t i = 0; i < schema_args.size(); ++i) {
     const c10::Argument& wanted = schema_args[i];
     if (i >= op.args.size()) {
@@ -122,10 +119,10 @@ Result<OpCall::Place> OpCall::place_of(ValueId id, std::span<std::byte* const> a
     place.access = k;
   }
   if (!place.access && !empty)
-    return bad_input("{}: value {} lies in bytes [{}, {}) of storage {}, which the op does not "
-                     "read, make or mutate",
-                     describe_op(*graph_, op_), id.value, bytes.begin, bytes.end,
-                     value.storage.value);
+    return bad_input(
+        "{}: value {} lies in bytes [{}, {}) of storage {}, which the op does not "
+        "read, make or mutate",
+        describe_op(*graph_, op_), id.value, bytes.begin, bytes.end, value.storage.value);
   return place;
 }
 
@@ -210,10 +207,14 @@ Status OpCall::check_result(const BoundOp& bound, const Argument& wanted, const 
   if (const auto* scalar = std::get_if<ScalarId>(&wanted.data)) {
     if (scalars == nullptr) return Done{};
     std::optional<Number>& place = (*scalars)[scalar->index()];
-    if (had.isBool()) place = Number{had.toBool()};
-    else if (had.isInt()) place = Number{had.toInt()};
-    else if (had.isDouble()) place = Number{had.toDouble()};
-    else return fail(fmt::format("wanted a number, had {}", had.tagKind()));
+    if (had.isBool())
+      place = Number{had.toBool()};
+    else if (had.isInt())
+      place = Number{had.toInt()};
+    else if (had.isDouble())
+      place = Number{had.toDouble()};
+    else
+      return fail(fmt::format("wanted a number, had {}", had.tagKind()));
     return Done{};
   }
   if (const auto* items = std::get_if<Argument::List>(&wanted.data)) {
@@ -234,8 +235,8 @@ Status OpCall::check_result(const BoundOp& bound, const Argument& wanted, const 
   const at::Tensor& tensor = had.toTensor();
   const Value& value = graph_->value(*id);
   if (tensor.scalar_type() != scalar_type_of(value.dtype))
-    return fail(fmt::format("wanted dtype {}, had {}", value.dtype,
-                            dtype_name(tensor.scalar_type())));
+    return fail(
+        fmt::format("wanted dtype {}, had {}", value.dtype, dtype_name(tensor.scalar_type())));
   if (tensor.sizes() != c10::IntArrayRef(value.sizes))
     return fail(
         fmt::format("wanted sizes {}, had {}", list_text(value.sizes), list_text(tensor.sizes())));

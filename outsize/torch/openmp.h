@@ -15,8 +15,8 @@ class OpenMp {
   // Looked up once; the object is immutable after.
   static const OpenMp& get();
 
-  // Calls `body(thread, threads)` once on each thread of the calling thread's team and waits for all.
-  // `body` must not throw.
+  // Calls `body(thread, threads)` once on each thread of the calling thread's team and waits for
+  // all. `body` must not throw.
   void run_on_all(const std::function<void(int thread, int threads)>& body) const;
   // Whether the calling thread works for another one's parallel region.
   bool is_worker() const { return thread_num_ != nullptr && thread_num_() > 0; }

@@ -200,8 +200,7 @@ std::string scalar_name(const Graph& graph, size_t scalar) {
 
 }  // namespace
 
-Result<Number> apply_scalar_function(const std::string& function,
-                                     const std::vector<Number>& args) {
+Result<Number> apply_scalar_function(const std::string& function, const std::vector<Number>& args) {
   if (args.size() == 1) return unary(function, args[0]);
   if (args.size() == 2) return binary(function, args[0], args[1]);
   return bad_input("scalar function '{}' given {} arguments", function, args.size());

@@ -16,7 +16,8 @@
 namespace outsize {
 namespace {
 
-// Persistent storages below this are kept at entry, so that a step that changed only them can be undone.
+// Persistent storages below this are kept at entry, so that a step that changed only them can be
+// undone.
 constexpr int64_t kSmallBytes = 64 << 10;
 
 int64_t now_ns() {
@@ -31,7 +32,8 @@ std::string storage_text(const Graph& graph, StorageId id) {
                       : fmt::format("storage {} '{}'", id.value, name);
 }
 
-// The bytes of an input: its storage, if that is exactly the wanted size, or the tensor's own elements.
+// The bytes of an input: its storage, if that is exactly the wanted size, or the tensor's own
+// elements.
 Result<const std::byte*> input_bytes(const Graph& graph, StorageId id, const at::Tensor& tensor) {
   const int64_t wanted = graph.storage(id).bytes;
   if (!tensor.defined() || tensor.device().type() != c10::kCPU || !tensor.has_storage())
@@ -59,9 +61,8 @@ std::vector<Interval> merged(std::vector<Interval> ranges) {
 }
 
 bool touches(const std::vector<Interval>& ranges, const Interval& range) {
-  auto it = std::upper_bound(
-      ranges.begin(), ranges.end(), range.begin,
-      [](int64_t begin, const Interval& r) { return begin < r.end; });
+  auto it = std::upper_bound(ranges.begin(), ranges.end(), range.begin,
+                             [](int64_t begin, const Interval& r) { return begin < r.end; });
   return it != ranges.end() && it->overlaps(range);
 }
 
@@ -99,8 +100,7 @@ Result<std::unique_ptr<Session>> Session::create(const Budgets& sizes,
   return std::unique_ptr<Session>(new Session(std::move(*homes)));
 }
 
-Result<int64_t> Session::load(Graph graph, Profile profile, Plan plan,
-                              const LoadOptions& options) {
+Result<int64_t> Session::load(Graph graph, Profile profile, Plan plan, const LoadOptions& options) {
   auto loaded = std::make_unique<Loaded>();
   loaded->graph = std::move(graph);
   loaded->profile = std::move(profile);
@@ -112,8 +112,8 @@ Result<int64_t> Session::load(Graph graph, Profile profile, Plan plan,
     return bad_input("the profile was measured with {} threads, the graph captured with {}",
                      loaded->profile.threads, g.threads);
   // The device binds ops to the plan's places, so the plan must be known to be well formed first.
-  const Violation violation = check_plan(g, workspaces_of(loaded->profile), p, p.budgets,
-                                         options.alignment);
+  const Violation violation =
+      check_plan(g, workspaces_of(loaded->profile), p, p.budgets, options.alignment);
   if (!violation.ok())
     return Error{ErrorKind::kIllegal,
                  fmt::format("{}: {}: {}", kViolationKindNames.name(violation.kind),
@@ -123,12 +123,12 @@ Result<int64_t> Session::load(Graph graph, Profile profile, Plan plan,
     if (Status resident = host->make_resident(extent); !resident.ok()) return resident.error();
   }
   loaded->scalars = std::make_unique<ScalarProgram>(g);
-  auto device = CpuDevice::create(g, loaded->profile, p, homes_->tiers(),
-                                  options.executor.record_times);
+  auto device =
+      CpuDevice::create(g, loaded->profile, p, homes_->tiers(), options.executor.record_times);
   if (!device.ok()) return device.error();
   loaded->device = std::move(*device);
-  auto executor = Executor::create(g, loaded->profile, p, *loaded->device, options.alignment,
-                                   options.executor);
+  auto executor =
+      Executor::create(g, loaded->profile, p, *loaded->device, options.alignment, options.executor);
   if (!executor.ok()) return executor.error();
   loaded->executor = std::move(*executor);
 
@@ -202,9 +202,10 @@ Status Session::check_homes(const Loaded& loaded) const {
     if (own.contains(place)) continue;
     const Interval range{place.address, place.address + place.bytes};
     if (touches(loaded.used[static_cast<size_t>(place.tier)], range))
-      return bad_input("a tensor lies in {} bytes [{}, {}), which the plan uses for something else; "
-                       "release it or adopt it where the plan's entry has it",
-                       kTierNames.name(place.tier), range.begin, range.end);
+      return bad_input(
+          "a tensor lies in {} bytes [{}, {}), which the plan uses for something else; "
+          "release it or adopt it where the plan's entry has it",
+          kTierNames.name(place.tier), range.begin, range.end);
   }
   return Done{};
 }
@@ -216,8 +217,8 @@ Status Session::copy_inputs(const Loaded& loaded,
     if (!bytes.ok()) return bytes.error();
     for (const ResidencyId id : residencies) {
       const Residency& r = loaded.plan.residency(id);
-      if (Status status = homes_->write(r.tier, r.address, *bytes + r.part.bytes.begin,
-                                        r.part.bytes.size());
+      if (Status status =
+              homes_->write(r.tier, r.address, *bytes + r.part.bytes.begin, r.part.bytes.size());
           !status)
         return status;
     }
@@ -240,8 +241,8 @@ Status Session::refresh_carried(const Loaded& loaded) const {
                                        buffer.data(), bytes);
           !status)
         return status;
-      if (Status status = homes_->write(r.tier, r.address + at - r.part.bytes.begin,
-                                        buffer.data(), bytes);
+      if (Status status =
+              homes_->write(r.tier, r.address + at - r.part.bytes.begin, buffer.data(), bytes);
           !status)
         return status;
     }
@@ -249,8 +250,7 @@ Status Session::refresh_carried(const Loaded& loaded) const {
   return Done{};
 }
 
-Status Session::copy_outputs(const Loaded& loaded,
-                             std::map<StorageId, at::Tensor>& outputs) const {
+Status Session::copy_outputs(const Loaded& loaded, std::map<StorageId, at::Tensor>& outputs) const {
   for (const auto& [storage, residencies] : loaded.outputs) {
     at::Tensor tensor;
     try {
@@ -262,8 +262,8 @@ Status Session::copy_outputs(const Loaded& loaded,
     auto* bytes = static_cast<std::byte*>(tensor.mutable_data_ptr());
     for (const ResidencyId id : residencies) {
       const Residency& r = loaded.plan.residency(id);
-      if (Status status = homes_->read(r.tier, r.address, bytes + r.part.bytes.begin,
-                                       r.part.bytes.size());
+      if (Status status =
+              homes_->read(r.tier, r.address, bytes + r.part.bytes.begin, r.part.bytes.size());
           !status)
         return status;
     }
@@ -297,8 +297,7 @@ Result<Session::Kept> Session::keep(const Loaded& loaded) const {
     const Residency& r = loaded.plan.residency(loaded.homes.at(storage));
     std::vector<std::byte>& bytes = kept.bytes[storage];
     bytes.resize(static_cast<size_t>(r.part.bytes.size()));
-    if (Status status = homes_->read(r.tier, r.address, bytes.data(), r.part.bytes.size());
-        !status)
+    if (Status status = homes_->read(r.tier, r.address, bytes.data(), r.part.bytes.size()); !status)
       return status.error();
   }
   return kept;
@@ -341,9 +340,10 @@ Result<StepResult> Session::step(int64_t handle, const std::map<StorageId, at::T
   const auto found = loaded_.find(handle);
   if (found == loaded_.end()) return bad_input("no plan with the handle {}", handle);
   if (poisoned())
-    return bad_input("a failed step left a mix of two steps in: {}; load or restore them and say so "
-                     "with mark_restored",
-                     fmt::join(failure_.mixed, ", "));
+    return bad_input(
+        "a failed step left a mix of two steps in: {}; load or restore them and say so "
+        "with mark_restored",
+        fmt::join(failure_.mixed, ", "));
   failure_ = {};
   Loaded& loaded = *found->second;
   if (Status status = check_call(loaded, inputs); !status) return status.error();

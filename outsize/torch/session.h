@@ -2,16 +2,16 @@
 //
 //   auto session = Session::create({.device = 6 << 30, .host = 32 << 30}, "");
 //   Result<int64_t> handle = (*session)->load(graph, profile, plan, {});
-//   (*session)->homes().adopt(parameter, Tier::kDevice, 0);            // where the plan's entry has it
-//   Result<StepResult> r = (*session)->step(*handle, {{StorageId{2}, batch}}, {{"lr", 0.1}});
+//   (*session)->homes().adopt(parameter, Tier::kDevice, 0);            // where the plan's entry
+//   has it Result<StepResult> r = (*session)->step(*handle, {{StorageId{2}, batch}}, {{"lr",
+//   0.1}});
 //
-// Several plans share the memory: where one's exit leaves a home, the next one's entry must find it; the
-// caller points the user's tensors there. A step never writes over a home that is not in its plan: it is
-// refused before anything runs.
-// A failed step is undone (small state and generators are kept at entry) if nothing large was changed;
-// otherwise the session is poisoned: it names what is mixed and refuses steps until `mark_restored`.
-// Homes are the truth: what the user wrote there between steps counts, and copies that a plan carries
-// elsewhere are made anew from them at entry.
+// Several plans share the memory: where one's exit leaves a home, the next one's entry must find
+// it; the caller points the user's tensors there. A step never writes over a home that is not in
+// its plan: it is refused before anything runs. A failed step is undone (small state and generators
+// are kept at entry) if nothing large was changed; otherwise the session is poisoned: it names what
+// is mixed and refuses steps until `mark_restored`. Homes are the truth: what the user wrote there
+// between steps counts, and copies that a plan carries elsewhere are made anew from them at entry.
 // One step at a time, from any thread; that thread runs the ops.
 #pragma once
 
@@ -44,10 +44,10 @@ struct StepResult {
   std::map<StorageId, at::Tensor> outputs;  // uint8, in ordinary memory, the whole storage's bytes
   ScalarTable scalars;
   StepReport report;
-  int64_t live_peak[kTiers] = {0, 0, 0};  // LiveBytes, as the next
+  int64_t live_peak[kTiers] = {0, 0, 0};                 // LiveBytes, as the next
   std::vector<std::pair<int64_t, int64_t>> live_levels;  // only with executor.record_times
-  int64_t arena_highest = 0;              // one past the highest byte served to an op
-  int64_t requests = 0;                   // served to ops out of the arena
+  int64_t arena_highest = 0;  // one past the highest byte served to an op
+  int64_t requests = 0;       // served to ops out of the arena
   int64_t copy_in_ns = 0, copy_out_ns = 0;
 };
 
@@ -55,8 +55,8 @@ struct StepResult {
 struct StepFailure {
   Error error;
   InstructionId instruction;
-  bool undone = false;               // the state is what it was before the step
-  std::vector<std::string> mixed;    // persistent storages that are not, by name
+  bool undone = false;             // the state is what it was before the step
+  std::vector<std::string> mixed;  // persistent storages that are not, by name
 };
 
 class Session {
@@ -70,9 +70,10 @@ class Session {
 
   Homes& homes() { return *homes_; }
 
-  // `inputs`: one tensor per non-persistent entry storage, holding exactly its bytes; they are copied
-  // before anything runs. Errors of the call itself (kBadInput: inputs, scalars, thread count, homes) leave
-  // everything as it was; after them `last_failure` says what a failed step left behind.
+  // `inputs`: one tensor per non-persistent entry storage, holding exactly its bytes; they are
+  // copied before anything runs. Errors of the call itself (kBadInput: inputs, scalars, thread
+  // count, homes) leave everything as it was; after them `last_failure` says what a failed step
+  // left behind.
   Result<StepResult> step(int64_t handle, const std::map<StorageId, at::Tensor>& inputs,
                           const std::map<std::string, Number>& scalars);
   const StepFailure& last_failure() const { return failure_; }
@@ -80,7 +81,8 @@ class Session {
   // The caller has put back every storage that was mixed.
   void mark_restored() { failure_ = {}; }
 
-  // Debug: before each step, all device bytes that the plan's entry and homes do not hold become NaN.
+  // Debug: before each step, all device bytes that the plan's entry and homes do not hold become
+  // NaN.
   void set_poison(bool on) { poison_ = on; }
 
   // Index of the first guard that these inputs fail, or -1. Nothing runs.

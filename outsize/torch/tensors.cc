@@ -78,9 +78,9 @@ at::Tensor tensor_on(const Value& value, const c10::Storage& storage) {
   OUTSIZE_CHECK(type.has_value(), "a value of dtype '{}'", value.dtype);
   // The step's own tensors are ordinary ones, whatever mode the caller is in.
   const c10::InferenceMode ordinary(false);
-  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
-      c10::Storage(storage), c10::DispatchKeySet(c10::DispatchKey::CPU),
-      c10::scalarTypeToTypeMeta(*type));
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(storage),
+                                                         c10::DispatchKeySet(c10::DispatchKey::CPU),
+                                                         c10::scalarTypeToTypeMeta(*type));
   tensor.unsafeGetTensorImpl()->set_sizes_and_strides(value.sizes, value.strides, value.offset);
   if (value.conj) tensor._set_conj(true);
   if (value.neg) tensor._set_neg(true);

@@ -1,6 +1,7 @@
 // Tensors on memory that is already there, and PyTorch's words for dtypes and the like.
 //
-//   at::Tensor t = tensor_on(graph, value, storage_on(pointer, bytes));   // nothing is copied or owned
+//   at::Tensor t = tensor_on(graph, value, storage_on(pointer, bytes));   // nothing is copied or
+//   owned
 #pragma once
 
 #include <ATen/core/TensorBody.h>

@@ -1,6 +1,5 @@
 // outsize/torch/allocator.h: the hook's counters and the limit of the default path.
 #include "outsize/torch/allocator.h"
-
 #include "python/bind/convert.h"
 
 namespace outsize::bind {

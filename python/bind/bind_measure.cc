@@ -1,8 +1,7 @@
 // outsize/torch/measure.h and measure_machine.h: what ops and links cost here.
-#include "outsize/torch/measure.h"
-
 #include "outsize/graph/graph_json.h"
 #include "outsize/profile/machine_json.h"
+#include "outsize/torch/measure.h"
 #include "outsize/torch/measure_machine.h"
 #include "python/bind/convert.h"
 #include "python/bind/tensor.h"

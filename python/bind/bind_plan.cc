@@ -48,11 +48,16 @@ void read_options(PlanCall& call, Options& options) {
   if (const auto allow = options.get<std::optional<std::vector<std::string>>>("allow", {})) {
     p.allow = {false, false, false, false};
     for (const std::string& word : *allow) {
-      if (word == "swap") p.allow.swap = true;
-      else if (word == "recompute") p.allow.recompute = true;
-      else if (word == "reorder") p.allow.reorder = true;
-      else if (word == "split") p.allow.split = true;
-      else raise(bad_input("option 'allow': '{}' is not swap, recompute, reorder or split", word));
+      if (word == "swap")
+        p.allow.swap = true;
+      else if (word == "recompute")
+        p.allow.recompute = true;
+      else if (word == "reorder")
+        p.allow.reorder = true;
+      else if (word == "split")
+        p.allow.split = true;
+      else
+        raise(bad_input("option 'allow': '{}' is not swap, recompute, reorder or split", word));
     }
   }
   for (const auto& [storage, tier, address] : options.get<BorderList>("border", {}))

@@ -1,8 +1,7 @@
 // outsize/torch/session.h: the memory, the plans in it and the steps.
-#include "outsize/torch/session.h"
-
 #include "outsize/graph/graph_json.h"
 #include "outsize/plan/plan_json.h"
+#include "outsize/torch/session.h"
 #include "python/bind/convert.h"
 #include "python/bind/tensor.h"
 
@@ -20,8 +19,7 @@ std::map<std::string, Number> numbers_of(const py::dict& dict) {
 
 std::map<StorageId, at::Tensor> tensors_of(const py::object& pairs) {
   std::map<StorageId, at::Tensor> tensors;
-  const py::object items =
-      py::isinstance<py::dict>(pairs) ? pairs.attr("items")() : pairs;
+  const py::object items = py::isinstance<py::dict>(pairs) ? pairs.attr("items")() : pairs;
   for (const py::handle item : items) {
     const auto [id, object] = item.cast<std::pair<int64_t, py::object>>();
     const bool fresh =
@@ -76,8 +74,7 @@ py::dict report_of(const StepResult& result) {
   return d;
 }
 
-py::dict step(Session& session, int64_t handle, const py::object& inputs,
-              const py::dict& scalars) {
+py::dict step(Session& session, int64_t handle, const py::object& inputs, const py::dict& scalars) {
   const auto tensors = tensors_of(inputs);
   const auto numbers = numbers_of(scalars);
   const Result<StepResult> result =
@@ -110,8 +107,8 @@ py::tuple place_of(const HomePlace& place) {
 void bind_session(py::module_& module) {
   py::class_<Session>(module, "Session")
       .def(py::init([](int64_t device, int64_t host, int64_t disk, const std::string& disk_dir) {
-             return value_or_raise(without_gil(
-                 [&] { return Session::create({device, host, disk}, disk_dir); }));
+             return value_or_raise(
+                 without_gil([&] { return Session::create({device, host, disk}, disk_dir); }));
            }),
            py::arg("device_bytes"), py::arg("host_bytes") = 0, py::arg("disk_bytes") = 0,
            py::arg("disk_dir") = "")

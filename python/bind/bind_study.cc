@@ -1,4 +1,5 @@
-// outsize/simulate, outsize/bound, outsize/profile and the graph's liveness: what can be said before a step.
+// outsize/simulate, outsize/bound, outsize/profile and the graph's liveness: what can be said
+// before a step.
 #include "outsize/bound/bounds.h"
 #include "outsize/bound/floor.h"
 #include "outsize/graph/graph_json.h"
@@ -40,8 +41,7 @@ py::dict simulate_text(const std::string& graph_text, const std::string& profile
   for (int k = 0; k < kTiers; ++k) {
     const TierUse& use = s.tiers[static_cast<size_t>(k)];
     py::list levels;
-    for (const Level& level : use.levels)
-      levels.append(py::make_tuple(level.ns, level.live_bytes));
+    for (const Level& level : use.levels) levels.append(py::make_tuple(level.ns, level.live_bytes));
     py::dict tier;
     tier["extent"] = use.extent;
     tier["peak_live_bytes"] = use.peak_live_bytes;

@@ -13,12 +13,18 @@ ErrorTypes types;
 
 py::handle type_of(ErrorKind kind) {
   switch (kind) {
-    case ErrorKind::kInfeasible: return types.infeasible;
-    case ErrorKind::kIllegal: return types.illegal;
-    case ErrorKind::kBadInput: return types.bad_input;
-    case ErrorKind::kCancelled: return types.cancelled;
-    case ErrorKind::kDevice: return types.device;
-    case ErrorKind::kInternal: return types.internal;
+    case ErrorKind::kInfeasible:
+      return types.infeasible;
+    case ErrorKind::kIllegal:
+      return types.illegal;
+    case ErrorKind::kBadInput:
+      return types.bad_input;
+    case ErrorKind::kCancelled:
+      return types.cancelled;
+    case ErrorKind::kDevice:
+      return types.device;
+    case ErrorKind::kInternal:
+      return types.internal;
   }
   return types.internal;
 }

@@ -1,5 +1,5 @@
-// What all binding files share: errors of the core as Python exceptions, and Python's plain objects as
-// the core's types and back. Everything here needs the GIL unless it says otherwise.
+// What all binding files share: errors of the core as Python exceptions, and Python's plain objects
+// as the core's types and back. Everything here needs the GIL unless it says otherwise.
 #pragma once
 
 #include <pybind11/pybind11.h>

@@ -1,6 +1,6 @@
-// The Python extension `outsize_core`. Bindings hold no logic: they parse the text forms of docs/formats,
-// call the core without the GIL, and give back plain dictionaries. python/outsize_core.pyi says what
-// each function takes and gives.
+// The Python extension `outsize_core`. Bindings hold no logic: they parse the text forms of
+// docs/formats, call the core without the GIL, and give back plain dictionaries.
+// python/outsize_core.pyi says what each function takes and gives.
 #include "outsize/torch/allocator.h"
 #include "python/bind/convert.h"
 

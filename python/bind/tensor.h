@@ -1,4 +1,5 @@
-// Tensors across the border: PyTorch's own wrapping, so that objects stay the ones that the user has.
+// Tensors across the border: PyTorch's own wrapping, so that objects stay the ones that the user
+// has.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -42,7 +42,9 @@ class StepWriter:
     def parameter(self, name: str, tensor: torch.Tensor, role: str = "parameter") -> torch.Tensor:
         """A persistent storage; the returned copy is what eager changes."""
         copy = tensor.clone()
-        self._add(copy, {"role": role, "entry": True, "exit": True, "persistent": True, "name": name})
+        self._add(
+            copy, {"role": role, "entry": True, "exit": True, "persistent": True, "name": name}
+        )
         return copy
 
     def input(self, tensor: torch.Tensor) -> torch.Tensor:

@@ -83,9 +83,7 @@ def agree(evaluate: Callable, function: str, python: Callable, args: list) -> No
         with pytest.raises(outsize_core.DeviceError):
             evaluate(function, args)
         return
-    if isinstance(wanted, complex) or (
-        isinstance(wanted, int) and not -(2**63) <= wanted < 2**63
-    ):
+    if isinstance(wanted, complex) or (isinstance(wanted, int) and not -(2**63) <= wanted < 2**63):
         with pytest.raises(outsize_core.DeviceError):
             evaluate(function, args)
         return

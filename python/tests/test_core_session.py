@@ -64,7 +64,9 @@ def test_a_training_step_in_memory_has_eagers_bits():
     plan = make_plan(graph, profile, "keep", 1 << 20)
     run = Run(graph, profile, plan, entries)
     report = check_training(run, step, kept, inputs, loss)
-    assert report["requests"] == sum(len(op.get("requests", [])) for op in json.loads(profile)["ops"])
+    assert report["requests"] == sum(
+        len(op.get("requests", [])) for op in json.loads(profile)["ops"]
+    )
     assert report["arena_highest"] <= plan["planned"]["extent"]["device"]
     assert report["live_peak"]["device"] == plan["planned"]["peak"]["device"]
     assert report["reruns"] == report["moved_in"] == report["moved_out"] == 0
@@ -274,9 +276,7 @@ def attention_backward():
     grads = step.call(
         "aten._scaled_dot_product_flash_attention_for_cpu_backward.default", *given, 0.0, False
     )
-    inputs = {
-        step.storage_id(s): t for s, t in zip(given, (grad, q, k, v, out, lse), strict=True)
-    }
+    inputs = {step.storage_id(s): t for s, t in zip(given, (grad, q, k, v, out, lse), strict=True)}
     return step, list(grads), inputs
 
 
@@ -443,7 +443,14 @@ def test_homes_on_disk(tmp_path):
             {"stream": "read", "kind": "copy", "from": 0, "to": 1, "bytes": [0, size]},
             {"stream": "in", "kind": "copy", "from": 1, "to": 2, "bytes": [0, size], "waits": [0]},
             {"stream": "compute", "kind": "run", "op": 0, "operands": [2], "waits": [1]},
-            {"stream": "write", "kind": "copy", "from": 2, "to": 3, "bytes": [0, size], "waits": [2]},
+            {
+                "stream": "write",
+                "kind": "copy",
+                "from": 2,
+                "to": 3,
+                "bytes": [0, size],
+                "waits": [2],
+            },
         ],
         "entry": [{"residency": 0, "home": True}],
         "exit": [{"residency": 3, "home": True}],
@@ -547,7 +554,9 @@ def test_the_limit_stops_what_no_plan_serves():
     live = outsize_core.counters()["default_live"]
     outsize_core.set_limit(live + (1 << 20))
     try:
-        with pytest.raises(RuntimeError, match="can't allocate memory: you tried to allocate 2097152"):
+        with pytest.raises(
+            RuntimeError, match="can't allocate memory: you tried to allocate 2097152"
+        ):
             torch.empty(2 << 20, dtype=torch.uint8)
         kept = torch.empty(1 << 19, dtype=torch.uint8)
         assert outsize_core.counters()["default_live"] == live + (1 << 19)
