@@ -355,3 +355,37 @@ def test_autocast_and_lora() -> None:
     written = {s for op in graph["ops"] for s, _, _ in op["mutates"]}
     frozen = [i for i, s in enumerate(graph["storages"]) if s.get("name") == "param:base.weight"]
     assert frozen and not written & set(frozen)
+
+
+def test_gradient_scaler_with_a_fused_optimizer() -> None:
+    def make() -> parity.Made:
+        m = mlp()
+        o = torch.optim.AdamW(m.parameters(), 0.01, fused=True)
+        scaler = torch.amp.GradScaler("cpu")
+        scaler.scale(torch.zeros(()))  # makes its scale: a step must not
+
+        def step(x: torch.Tensor) -> Any:
+            with torch.autocast("cpu", torch.float16):
+                loss = loss_of(m, x)
+            scaler.scale(loss).backward()
+            scaler.step(o)
+            scaler.update()
+            o.zero_grad()
+            return loss.detach(), scaler._scale.clone()
+
+        return [m], [o], step
+
+    assert len(parity.run(make, BATCHES).captures) == 2
+
+
+def test_optimizers_that_branch_on_tensors_are_refused() -> None:
+    def body(m: Any, o: Any, x: torch.Tensor) -> Any:
+        def closure() -> torch.Tensor:
+            o.zero_grad()
+            loss = loss_of(m, x)
+            loss.backward()
+            return loss
+
+        return o.step(closure)
+
+    refused(make_with(body, optimizer=lambda p: torch.optim.LBFGS(p)), BATCHES[0], ".item()")

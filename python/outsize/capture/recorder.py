@@ -321,6 +321,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             ) from None
         except (UnsupportedOperatorException, NotImplementedError) as error:
             raise CaptureError(f"the op has no shape function: {error}") from None
+        except (AttributeError, TypeError) as error:
+            if None not in args:
+                raise
+            raise CaptureError(
+                f"the op takes an undefined tensor, which its shape function does not know ({error})",
+                way_out="for an LSTM on CPU: torch.backends.mkldnn.flags(enabled=False)",
+            ) from None
         except (RuntimeError, ValueError, AssertionError) as error:
             outputs = self._by_real_kernel(func, fake_args, fake_kwargs, error)
         return map_leaves(lambda value: originals.get(id(value), value), outputs)

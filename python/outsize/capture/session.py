@@ -353,6 +353,8 @@ class Session:
                 ".state" in path or path.endswith(("._opt_called", "._step_count"))
             ):
                 continue
+            if "._per_optimizer_states" in path:
+                continue  # a GradScaler's stages: its update() ends where it began
             if not change.once:
                 raise CaptureError(f"the step changes Python state: {change}", way_out=OUTSIDE)
             captured.replays.append(Replay(str(change), change.repeat))
