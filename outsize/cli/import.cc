@@ -1,0 +1,101 @@
+// outsize import FORMAT FILE -o GRAPH
+#include <algorithm>
+#include <memory>
+
+#include "outsize/base/bytes.h"
+#include "outsize/base/files.h"
+#include "outsize/cli/command.h"
+#include "outsize/cli/inputs.h"
+#include "outsize/cli/table.h"
+#include "outsize/profile/import_op_trace.h"
+
+namespace outsize::cli {
+namespace {
+
+struct Options {
+  std::string format, file, output;
+};
+
+struct Format {
+  const char* name;
+  Result<GraphFile> (*import)(std::string_view text);
+};
+constexpr Format kFormats[] = {{"op-trace", import_op_trace}};
+
+// What a reader of the trace may have got otherwise than it was meant.
+std::vector<std::string> warnings_of(const GraphFile& file) {
+  std::vector<std::string> warnings;
+  const auto add = [&](int64_t count, std::string_view what) {
+    if (count > 0) warnings.push_back(fmt::format("{} {}", count, what));
+  };
+  std::vector<bool> touched(file.graph.storages.size(), false);
+  int64_t idle = 0;
+  for (const Op& op : file.graph.ops) {
+    if (op.reads.empty() && op.makes.empty() && op.mutates.empty()) ++idle;
+    for (const auto* accesses : {&op.reads, &op.makes, &op.mutates})
+      for (const Access& access : *accesses) touched[access.storage.index()] = true;
+  }
+  if (file.graph.ops.empty()) warnings.push_back("the trace has no ops");
+  add(std::count(touched.begin(), touched.end(), false), "storages are touched by no op");
+  add(idle, "ops touch no storage");
+  add(std::count_if(file.profile->ops.begin(), file.profile->ops.end(),
+                    [](const OpCost& cost) { return cost.ns == 0; }),
+      "ops take no time");
+  return warnings;
+}
+
+Result<Answer> import(const Options& options) {
+  std::vector<std::string> names;
+  const Format* format = nullptr;
+  for (const Format& f : kFormats) {
+    names.emplace_back(f.name);
+    if (options.format == f.name) format = &f;
+  }
+  if (format == nullptr) {
+    const std::string nearest = nearest_match(options.format, names);
+    return bad_input("no format '{}' to import{}; there are {}", options.format,
+                     nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest),
+                     fmt::join(names, ", "));
+  }
+  if (options.output.empty()) return bad_input("-o GRAPH is required: where the graph goes");
+  if (Status writable = check_output(options.output); !writable.ok()) return writable.error();
+  const Result<std::string> text = read_file(options.file);
+  if (!text.ok()) return text.error();
+  const Result<GraphFile> file = format->import(*text);
+  if (!file.ok())
+    return bad_input("{}: {}", options.file == "-" ? "standard input" : options.file,
+                     file.error().message);
+  const int64_t compute = compute_ns(*file->profile);
+  int64_t persistent = 0;
+  for (const Storage& storage : file->graph.storages)
+    if (storage.persistent) persistent += storage.bytes;
+  const std::vector<std::string> warnings = warnings_of(*file);
+  if (Status written = write_output(options.output, to_json(*file)); !written.ok())
+    return written.error();
+
+  Answer answer;
+  answer.fields.set("ops", file->graph.ops.size()).set("storages", file->graph.storages.size());
+  answer.fields.set("compute_ns", compute).set("persistent_bytes", persistent);
+  answer.fields.set("warnings", warnings);
+  Facts facts;
+  facts.add("ops", fmt::format("{}, {}", file->graph.ops.size(), format_ns(compute)));
+  facts.add("storages", fmt::format("{}, {} of them persistent", file->graph.storages.size(),
+                                    format_bytes(persistent)));
+  for (const std::string& warning : warnings) facts.add("warning", warning);
+  facts.add("written", options.output);
+  answer.text = facts.text();
+  return answer;
+}
+
+}  // namespace
+
+void add_import(Command& parent) {
+  auto options = std::make_shared<Options>();
+  Command command = parent.subcommand("import", "Makes a graph of a file that you have.");
+  command.argument("FORMAT", options->format, "op-trace");
+  command.input_file("FILE", options->file, "- is standard input");
+  command.output_file(options->output, "the graph, its profile inside; - is standard output");
+  command.does([options] { return import(*options); });
+}
+
+}  // namespace outsize::cli

@@ -1,0 +1,252 @@
+#include "outsize/cli/inputs.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+
+#include "outsize/base/bytes.h"
+#include "outsize/base/files.h"
+#include "outsize/base/json.h"
+#include "outsize/bound/floor.h"
+#include "outsize/plan/plan_json.h"
+#include "outsize/profile/machine_json.h"
+
+namespace outsize::cli {
+namespace {
+
+std::atomic<bool> interrupted = false;
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+void on_signal(int) { interrupted.store(true, std::memory_order_relaxed); }
+
+Error in_file(const std::string& path, const Error& error) {
+  return {error.kind, fmt::format("{}: {}", path == "-" ? "standard input" : path, error.message)};
+}
+
+// All that a step has, each storage at an aligned place: more than this no tier below can hold.
+int64_t all_bytes(const Graph& graph, int64_t alignment) {
+  int64_t sum = 0;
+  for (const Storage& storage : graph.storages) {
+    const int64_t padded = (storage.bytes + alignment - 1) / alignment * alignment;
+    sum = std::min(sum + padded, kMaxBytes);
+  }
+  return sum;
+}
+
+}  // namespace
+
+// --- files
+// ------------------------------------------------------------------------------------------
+
+Result<GraphFile> load_profiled(const std::string& path) {
+  Result<GraphFile> file = read_graph_file(path);
+  if (!file.ok()) return file.error();
+  if (!file->profile)
+    return bad_input(
+        "{}: the graph has no profile, so what its ops cost is not known; import a trace "
+        "that has times (outsize import op-trace FILE -o GRAPH), or put a profile into the "
+        "file (docs/formats/profile.md)",
+        path == "-" ? "standard input" : path);
+  return file;
+}
+
+Result<Machine> load_machine(const std::string& name_or_path) {
+  std::error_code ignored;
+  if (name_or_path != "-" && !std::filesystem::exists(name_or_path, ignored))
+    return find_machine(name_or_path);
+  for (Machine& machine : preset_machines())
+    if (machine.name == name_or_path) return std::move(machine);
+  const Result<std::string> text = read_file(name_or_path);
+  if (!text.ok()) return text.error();
+  Result<Json> json = parse_json(*text);
+  if (!json.ok()) return in_file(name_or_path, json.error());
+  // What `machine show --json` adds to the machine's own form.
+  const bool answer = json->is_object() && json->erase("outsize") > 0;
+  Result<Machine> machine = machine_from_json(answer ? json->dump() : *text);
+  if (!machine.ok()) return in_file(name_or_path, machine.error());
+  return machine;
+}
+
+Result<Plan> load_plan(const std::string& path) {
+  const Result<std::string> text = read_file(path);
+  if (!text.ok()) return text.error();
+  Result<Plan> plan = plan_from_json(*text);
+  if (!plan.ok()) return in_file(path, plan.error());
+  return plan;
+}
+
+Status check_output(const std::string& path) {
+  if (path.empty() || path == "-") return Done{};
+  struct stat facts;
+  if (::stat(path.c_str(), &facts) == 0) {
+    if (S_ISDIR(facts.st_mode)) return bad_input("can't write {}: it is a directory", path);
+    if (!S_ISREG(facts.st_mode)) return Done{};
+  }
+  std::string folder = std::filesystem::path(path).parent_path().string();
+  if (folder.empty()) folder = ".";
+  if (::access(folder.c_str(), W_OK | X_OK) != 0)
+    return bad_input("can't write {}: {}: {}", path, folder, std::strerror(errno));
+  return Done{};
+}
+
+Status write_output(const std::string& path, const std::string& text) {
+  if (Status writable = check_output(path); !writable.ok()) return writable;
+  return write_file_atomically(path, text);
+}
+
+// --- graph, machine and budgets
+// ---------------------------------------------------------------------
+
+void CaseOptions::declare(Command& command) {
+  command.input_file("GRAPH", graph, "a graph with its profile; - is standard input");
+  command.option("--machine", "NAME|FILE", machine, "a preset (outsize machine list) or a file");
+  declare_budgets(command);
+}
+
+void CaseOptions::declare_budgets(Command& command) {
+  command.option("--device", "BYTES", device,
+                 "device memory: 6GiB, 6GB, 1048576, or 25% of the peak in program order");
+  command.option("--host", "BYTES", host, "host memory to move to; else the machine's");
+  command.option("--disk", "BYTES", disk, "disk to move to; else none");
+}
+
+Result<int64_t> read_budget(const std::string& option, const std::string& text,
+                            std::optional<int64_t> peak) {
+  Result<int64_t> bytes = parse_budget(text, peak);
+  if (!bytes.ok()) return bad_input("{}: {}", option, bytes.error().message);
+  return bytes;
+}
+
+Result<Case> load_graph_and_machine(const CaseOptions& options) {
+  if (options.machine.empty())
+    return bad_input("--machine is required: a preset (see outsize machine list) or a file");
+  Result<Machine> machine = load_machine(options.machine);
+  if (!machine.ok()) return machine.error();
+  Result<GraphFile> file = load_profiled(options.graph);
+  if (!file.ok()) return file.error();
+  Case c;
+  c.graph = std::move(file->graph);
+  c.profile = std::move(*file->profile);
+  c.machine = *std::move(machine);
+  c.workspaces = workspaces_of(c.profile);
+  c.peak = peak_program_order(c.graph, c.workspaces);
+  return c;
+}
+
+Result<Case> load_case(const CaseOptions& options) {
+  // A budget that can't be read is said before a large graph has been.
+  for (const auto& [option, text] : {std::pair{"--device", &options.device},
+                                     {"--host", &options.host},
+                                     {"--disk", &options.disk}})
+    if (!text->empty())
+      if (Result<int64_t> bytes = read_budget(option, *text, 0); !bytes.ok()) return bytes.error();
+  Result<Case> loaded = load_graph_and_machine(options);
+  if (!loaded.ok()) return loaded;
+  Case& c = *loaded;
+  c.budgets.device = c.machine.device_bytes;
+  c.budgets.host = c.machine.host_bytes;
+  if (c.budgets.host == 0 && c.machine.out.bytes_per_s > 0)
+    c.budgets.host = all_bytes(c.graph, c.machine.alignment);
+  if (options.device.empty() && c.budgets.device == 0)
+    return bad_input("--device is required: machine {} doesn't say how much memory it has",
+                     c.machine.name);
+  struct Given {
+    const char* option;
+    const std::string& text;
+    int64_t& into;
+  };
+  for (const Given& given : {Given{"--device", options.device, c.budgets.device},
+                             Given{"--host", options.host, c.budgets.host},
+                             Given{"--disk", options.disk, c.budgets.disk}}) {
+    if (given.text.empty()) continue;
+    const Result<int64_t> bytes = read_budget(given.option, given.text, c.peak);
+    if (!bytes.ok()) return bytes.error();
+    given.into = *bytes;
+  }
+  return loaded;
+}
+
+// --- a search's limits
+// ------------------------------------------------------------------------------
+
+void SearchOptions::declare(Command& command) {
+  command.option("--seconds", "S", seconds, "stop at the next work boundary after S seconds");
+  command.option("--work", "N", work, "stop after N units of work: the same plan on any machine");
+  command.option("--seed", "N", seed, "of the search's random choices; 1 by default");
+  command.option("--threads", "N", threads, "speed only, never the answer; 1 by default");
+}
+
+Status SearchOptions::check() const {
+  if (seconds && !(std::isfinite(*seconds) && *seconds >= 0))
+    return bad_input("--seconds: wanted 0 or more, had {}", *seconds);
+  if (work && *work < 0) return bad_input("--work: wanted 0 or more, had {}", *work);
+  if (seed && *seed < 0) return bad_input("--seed: wanted 0 or more, had {}", *seed);
+  if (threads && (*threads < 1 || *threads > 1024))
+    return bad_input("--threads: wanted 1 to 1024, had {}", *threads);
+  return Done{};
+}
+
+Deadline SearchOptions::deadline(const std::atomic<bool>* cancel) const {
+  constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+  const double limit = seconds.value_or(work ? kNoLimit : kDefaultSeconds);
+  return Deadline::of(limit, work.value_or(std::numeric_limits<int64_t>::max()), cancel);
+}
+
+Result<std::vector<std::string>> split_list(const std::string& option, const std::string& text) {
+  std::vector<std::string> parts;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    if (end == begin) return bad_input("{}: an empty name in '{}'", option, text);
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+Result<Freedoms> read_freedoms(const std::string& text) {
+  Freedoms allow;
+  if (text.empty()) return allow;
+  allow = {.swap = false, .recompute = false, .reorder = false, .split = false};
+  if (text == "none") return allow;
+  const Result<std::vector<std::string>> names = split_list("--allow", text);
+  if (!names.ok()) return names.error();
+  for (const std::string& name : *names) {
+    if (name == "swap") {
+      allow.swap = true;
+    } else if (name == "recompute") {
+      allow.recompute = true;
+    } else if (name == "reorder") {
+      allow.reorder = true;
+    } else if (name == "split") {
+      allow.split = true;
+    } else {
+      const std::string nearest =
+          nearest_match(name, {"swap", "recompute", "reorder", "split", "none"});
+      return bad_input(
+          "--allow: no freedom '{}'{}; there are swap, recompute, reorder, split, and none", name,
+          nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest));
+    }
+  }
+  return allow;
+}
+
+const std::atomic<bool>* interrupted_flag() {
+  static const bool installed = [] {
+    struct sigaction action = {};
+    action.sa_handler = on_signal;
+    action.sa_flags = static_cast<int>(SA_RESETHAND);
+    ::sigaction(SIGINT, &action, nullptr);
+    ::sigaction(SIGTERM, &action, nullptr);
+    return true;
+  }();
+  (void)installed;
+  return &interrupted;
+}
+
+}  // namespace outsize::cli

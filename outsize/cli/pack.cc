@@ -1,0 +1,128 @@
+// outsize pack FILE.csv [--capacity B] [--method M] [--seconds S] [--work N] [--seed N] [-o
+// OUT.csv]
+#include "outsize/pack/pack.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "outsize/base/bytes.h"
+#include "outsize/base/files.h"
+#include "outsize/cli/command.h"
+#include "outsize/cli/inputs.h"
+#include "outsize/cli/table.h"
+#include "outsize/pack/csv.h"
+
+namespace outsize::cli {
+namespace {
+
+struct Options {
+  std::string file, capacity, method, output;
+  SearchOptions search;
+};
+
+Status check_method(const std::string& method) {
+  const std::vector<std::string> known = pack_methods();
+  if (method.empty() || std::find(known.begin(), known.end(), method) != known.end()) return Done{};
+  const std::string nearest = nearest_match(method, known);
+  return bad_input("--method: there is no '{}'{}; there are {}", method,
+                   nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest),
+                   fmt::join(known, ", "));
+}
+
+std::optional<Error> why_not(const PackFile& file, const Packing& packing, int64_t capacity) {
+  if (packing.conflict)
+    return infeasible("buffers {} and {} are fixed where they share bytes while both live",
+                      file.names[packing.conflict->first], file.names[packing.conflict->second]);
+  if (packing.over.empty()) return std::nullopt;
+  if (packing.proved_infeasible)
+    return infeasible("no packing fits {} bytes; the lower bound is {}", capacity,
+                      packing.lower_bound);
+  return infeasible(
+      "no packing found in {} bytes: {} of {} buffers end above, the lowest is {} bytes "
+      "high and {} may exist; give more --seconds or --capacity",
+      capacity, packing.over.size(), file.buffers.size(), packing.height, packing.lower_bound);
+}
+
+Result<Answer> run(const Options& options) {
+  if (Status sound = options.search.check(); !sound.ok()) return sound.error();
+  if (Status known = check_method(options.method); !known.ok()) return known.error();
+  if (Status writable = check_output(options.output); !writable.ok()) return writable.error();
+  const Result<std::string> text = read_file(options.file);
+  if (!text.ok()) return text.error();
+  const Result<PackFile> file = pack_file_from_csv(*text);
+  if (!file.ok())
+    return bad_input("{}: {}", options.file == "-" ? "standard input" : options.file,
+                     file.error().message);
+  PackOptions asked;
+  if (!options.capacity.empty()) {
+    const Result<int64_t> capacity =
+        read_budget("--capacity", options.capacity, max_live(file->buffers));
+    if (!capacity.ok()) return capacity.error();
+    if (*capacity == 0) return bad_input("--capacity: wanted more than 0");
+    asked.capacity = *capacity;
+  }
+  const bool limited = options.search.seconds || options.search.work;
+  // Someone who gives it time, or asks for a height, wants it searched.
+  asked.method = !options.method.empty()          ? options.method
+                 : limited || asked.capacity != 0 ? "search"
+                                                  : "fast";
+  asked.seed = options.search.seed_value();
+  Deadline deadline = options.search.deadline(interrupted_flag());
+  if (limited || asked.capacity != 0) asked.deadline = &deadline;
+  const Packing packing = pack(file->buffers, asked);
+  const double seconds = deadline.seconds();
+
+  Answer answer;
+  answer.error = why_not(*file, packing, asked.capacity);
+  const double waste =
+      packing.lower_bound > 0
+          ? static_cast<double>(packing.height) / static_cast<double>(packing.lower_bound) - 1
+          : 0;
+  answer.fields.set("buffers", file->buffers.size()).set("lower_bound", packing.lower_bound);
+  answer.fields.set("height", packing.height).set("waste", waste);
+  answer.fields.set("optimal", packing.optimal);
+  answer.fields.set("proved_infeasible", packing.proved_infeasible);
+  answer.fields.set("method", packing.method).set("seconds", seconds).set("work", packing.work);
+  if (asked.capacity != 0)
+    answer.fields.set("capacity", asked.capacity).set("fits", packing.fits());
+  Facts facts;
+  facts.add("buffers", fmt::format("{}", file->buffers.size()));
+  facts.add("lower bound", format_exact_bytes(packing.lower_bound));
+  facts.add("height",
+            fmt::format("{}, {:.2f}% above the bound{}", format_exact_bytes(packing.height),
+                        100 * waste, packing.optimal ? ": no packing is lower" : ""));
+  if (asked.capacity != 0)
+    facts.add("capacity", fmt::format("{}: {}", format_exact_bytes(asked.capacity),
+                                      packing.fits()              ? "it fits"
+                                      : packing.proved_infeasible ? "nothing fits"
+                                                                  : "not found"));
+  facts.add("method", fmt::format("{}, {:.2f} s", packing.method, seconds));
+  if (!options.output.empty() && !answer.error) {
+    if (Status written = write_output(options.output, pack_file_to_csv(*file, packing.offsets));
+        !written.ok())
+      return written.error();
+    facts.add("written", options.output);
+  }
+  answer.text = facts.text();
+  return answer;
+}
+
+}  // namespace
+
+void add_pack(Command& parent) {
+  auto options = std::make_shared<Options>();
+  Command command =
+      parent.subcommand("pack", "Gives addresses to buffers whose lifetimes are known (CSV).");
+  command.input_file("FILE", options->file,
+                     "id,lower,upper,size[,alignment,...]; - is standard input");
+  command.option("--capacity", "BYTES", options->capacity,
+                 "find a packing no higher; 110% of the most bytes live at once is read too");
+  command.option("--method", "NAME", options->method,
+                 fmt::format("{}; search where a limit or a capacity is given, else fast",
+                             fmt::join(pack_methods(), ", ")));
+  options->search.declare(command);
+  command.output_file(options->output, "the buffers with their offsets; - is standard output");
+  command.does([options] { return run(*options); });
+}
+
+}  // namespace outsize::cli
