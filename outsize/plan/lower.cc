@@ -8,7 +8,8 @@ namespace outsize {
 namespace {
 
 constexpr int32_t kNone = -1;
-using Clock = std::array<int32_t, kStreams>;  // per stream: the last instruction known to have ended
+using Clock =
+    std::array<int32_t, kStreams>;  // per stream: the last instruction known to have ended
 
 Clock empty_clock() {
   Clock clock;
@@ -22,7 +23,8 @@ struct Segment {
   Clock readers = empty_clock();  // per stream, since that write; the stream's last is enough
 };
 
-// The touches of one tier, as a map from each segment's begin. Bytes past the last one are untouched.
+// The touches of one tier, as a map from each segment's begin. Bytes past the last one are
+// untouched.
 class Touches {
  public:
   Touches() { segments_[0]; }
@@ -67,7 +69,7 @@ Interval bytes_in(const Residency& residency, Interval bytes) {
 
 struct Streams {
   const Plan& plan;
-  std::vector<Clock> known;  // per instruction: what has ended when it ends, itself included
+  std::vector<Clock> known;    // per instruction: what has ended when it ends, itself included
   Clock last = empty_clock();  // per stream: its last instruction so far
 
   size_t stream_of(int32_t at) const {

@@ -53,11 +53,11 @@ Case swap_case() {
   ResidencyId b0 = c.residency(Tier::kDevice, 1, 64, 0);
   ResidencyId a1 = c.residency(Tier::kDevice, 0, 64, 64);
   ResidencyId y = c.residency(Tier::kDevice, 2, 8, 128);
-  c.run(0, {a0});                    // #0
-  c.copy(Stream::kOut, a0, ah);      // #1
-  c.run(1, {b0});                    // #2
-  c.copy(Stream::kIn, ah, a1);       // #3
-  c.run(2, {a1, b0, y});             // #4
+  c.run(0, {a0});                // #0
+  c.copy(Stream::kOut, a0, ah);  // #1
+  c.run(1, {b0});                // #2
+  c.copy(Stream::kIn, ah, a1);   // #3
+  c.run(2, {a1, b0, y});         // #4
   c.plan.budgets = {192, 64, 0};
   c.plan.exit = {{y, false}};
   return c;

@@ -6,7 +6,7 @@
 namespace outsize::planning {
 namespace {
 
-constexpr double kTiny = 1e-3;        // ns; keeps scores of free choices finite
+constexpr double kTiny = 1e-3;         // ns; keeps scores of free choices finite
 constexpr int32_t kBlock = 32;         // ranks looked at as one, for the highest usage
 constexpr int64_t kNever = 1ll << 60;  // ns
 
@@ -60,9 +60,11 @@ std::vector<int64_t> Chooser::usage(const Program& program) const {
     const PartInfo& part = program.parts()[in.part];
     int64_t bytes = size_of(part);
     if (part.persistent && !home_on_host(in) && (in.exit || in.entry)) {
-      // A home on the device is there all step long; one that this step gives up, to its last touch.
-      int64_t to = in.exit ? end
-                           : in.touches.empty() ? 0 : program.rank(in.touches.back().step) + 1;
+      // A home on the device is there all step long; one that this step gives up, to its last
+      // touch.
+      int64_t to = in.exit              ? end
+                   : in.touches.empty() ? 0
+                                        : program.rank(in.touches.back().step) + 1;
       hold(0, to, bytes);
       continue;
     }
@@ -71,7 +73,8 @@ std::vector<int64_t> Chooser::usage(const Program& program) const {
     for (size_t k = 0; k < in.touches.size(); ++k) {
       int64_t at = program.rank(in.touches[k].step);
       int64_t next = k + 1 < in.touches.size() ? program.rank(in.touches[k + 1].step)
-                                               : in.exit ? end : at + 1;
+                     : in.exit                 ? end
+                                               : at + 1;
       hold(at, in.touches[k].away ? at + 1 : next, bytes);
     }
   }
@@ -95,13 +98,14 @@ void Chooser::measure(const Program& program) {
   }
   starts_.assign(program.size() + 1, 0);
   for (size_t r = 0; r < program.size(); ++r)
-    starts_[r + 1] = starts_[r] + static_cast<double>(
-        problem_->profile->ops[program.step(program.order()[r]).op.index()].ns);
+    starts_[r + 1] =
+        starts_[r] +
+        static_cast<double>(problem_->profile->ops[program.step(program.order()[r]).op.index()].ns);
   if (prices_.link_out_per_byte > 0 || prices_.link_in_per_byte > 0) load_links(program);
 }
 
-// When the links have done what the program asks of them: copies out in the order in which their room is
-// wanted, copies in as late as brings each in time.
+// When the links have done what the program asks of them: copies out in the order in which their
+// room is wanted, copies in as late as brings each in time.
 void Chooser::load_links(const Program& program) {
   size_t n = program.size();
   out_clear_.assign(n + 1, 0);
@@ -122,8 +126,8 @@ void Chooser::load_links(const Program& program) {
       const Touch& t = in.touches[k];
       if (!t.away) continue;
       if (on_host != t.after)
-        outs.push_back({program.rank(t.step), written_at(program, in, k),
-                        bytes * prices_.link_out_per_byte});
+        outs.push_back(
+            {program.rank(t.step), written_at(program, in, k), bytes * prices_.link_out_per_byte});
       on_host = t.after;
       if (k + 1 < in.touches.size() && needs_content(in.touches[k + 1]))
         ins.emplace_back(program.rank(in.touches[k + 1].step), in_ns);
@@ -156,8 +160,9 @@ double Chooser::written_at(const Program& program, const Instance& in, size_t k)
   return starts_[static_cast<size_t>(program.rank(in.touches[maker].step)) + 1];
 }
 
-// How long the step would wait for the links if `bytes` left after rank `from` and came back for rank
-// `to`: the room must be there at the first step in between that is short of it, and stay to the last.
+// How long the step would wait for the links if `bytes` left after rank `from` and came back for
+// rank `to`: the room must be there at the first step in between that is short of it, and stay to
+// the last.
 double Chooser::stall(double written, int32_t from, int32_t to, int64_t bytes, bool out,
                       bool in) const {
   if (prices_.link_out_per_byte <= 0 && prices_.link_in_per_byte <= 0) return 0;
@@ -224,8 +229,7 @@ double Chooser::gain(int32_t from, int32_t to, int64_t bytes) const {
   double sum = 0;
   auto first = std::upper_bound(needy_.begin(), needy_.end(), from);
   for (auto r = first; r != needy_.end() && *r < to; ++r)
-    sum += static_cast<double>(
-        std::min(usage_[static_cast<size_t>(*r)] - params_.capacity, bytes));
+    sum += static_cast<double>(std::min(usage_[static_cast<size_t>(*r)] - params_.capacity, bytes));
   return sum;
 }
 
@@ -443,8 +447,8 @@ void Chooser::prune(Program& program) {
       if (in.touches[k].away) {
         Instance kept = in;
         kept.touches[k].away = false;
-        moves.push_back({now - swap_cost(program, kept), static_cast<int32_t>(i),
-                         in.touches[k].step});
+        moves.push_back(
+            {now - swap_cost(program, kept), static_cast<int32_t>(i), in.touches[k].step});
       }
     bool fixed = !params_.homes.empty() && params_.homes[static_cast<size_t>(in.part)] != 0;
     if (part.persistent ? home_on_host(in) && !fixed : in.away_at_entry)
@@ -463,8 +467,8 @@ void Chooser::prune(Program& program) {
       if (!undo) continue;
       bool room = true;
       for (const Program::Undo::Heir& h : undo->heirs)
-        room &= highest(h.from, program.rank(m.step)) +
-                    size_of(program.part_of(h.instance)) <= params_.capacity;
+        room &= highest(h.from, program.rank(m.step)) + size_of(program.part_of(h.instance)) <=
+                params_.capacity;
       if (!room) continue;
       Program attempt = program;
       std::vector<int32_t> changed;

@@ -1,13 +1,13 @@
-// Choosing: which gaps to swap and which to recompute so that at every step what is on the device fits
-// a capacity, at the least cost the prices name.
+// Choosing: which gaps to swap and which to recompute so that at every step what is on the device
+// fits a capacity, at the least cost the prices name.
 //
 //   capacity 10   steps  0  1  2  3  4        need 4 at steps 1-3
 //   usage               10 14 14 14  9        A (6 B, gap over 1-3): swap 12 ns, recompute 5 ns
 //                                             B (4 B, gap over 1-3): swap 8 ns           → drop A
 //
-// A greedy weighted cover (most bytes of need met per nanosecond first), then a pass that takes back
-// what has become redundant. Deterministic. The same profile of usage is what the sequence will hold,
-// when copies stand next to the steps they serve.
+// A greedy weighted cover (most bytes of need met per nanosecond first), then a pass that takes
+// back what has become redundant. Deterministic. The same profile of usage is what the sequence
+// will hold, when copies stand next to the steps they serve.
 #pragma once
 
 #include <optional>
@@ -28,7 +28,8 @@ struct Prices {
   int64_t out_latency_ns = 0;
   int64_t in_latency_ns = 0;
   double run_factor = 1.0;  // nanoseconds of recomputing count this much
-  // What the links take: a swap that they can't serve in time costs what the step waits. 0: not looked at.
+  // What the links take: a swap that they can't serve in time costs what the step waits. 0: not
+  // looked at.
   double link_out_per_byte = 0;
   double link_in_per_byte = 0;
 };
@@ -37,10 +38,10 @@ struct ChooseParams {
   int64_t capacity = 0;
   bool swap = true;
   bool recompute = true;
-  bool host_homes = true;             // persistent storages may live on the host
-  int64_t stay_bytes = 64 << 10;      // smaller persistent storages have their home on the device
-  std::vector<int8_t> homes;          // per part: 0 free, 1 device, 2 host; empty: all free
-  double noise = 0;                   // searching: scores are scaled by up to this much, at random
+  bool host_homes = true;         // persistent storages may live on the host
+  int64_t stay_bytes = 64 << 10;  // smaller persistent storages have their home on the device
+  std::vector<int8_t> homes;      // per part: 0 free, 1 device, 2 host; empty: all free
+  double noise = 0;               // searching: scores are scaled by up to this much, at random
 };
 
 // Why a capacity can't be met: the step where `needed` bytes stay over it.
@@ -110,7 +111,7 @@ class Chooser {
   std::vector<int64_t> block_most_;    // the highest usage in each block of ranks
   std::vector<double> starts_;         // per rank, and the end: compute ns before it
   std::vector<double> out_clear_;      // per rank: when all copies out wanted by then have ended
-  std::vector<double> in_clear_;       // per rank: when the first copy in due from then on must begin
+  std::vector<double> in_clear_;  // per rank: when the first copy in due from then on must begin
 };
 
 }  // namespace outsize::planning

@@ -1,5 +1,6 @@
-// `keep`: everything stays on the device from its first use to its last; nothing is moved and nothing
-// run again. What a step takes when memory is no matter, and the plan of choice when it fits.
+// `keep`: everything stays on the device from its first use to its last; nothing is moved and
+// nothing run again. What a step takes when memory is no matter, and the plan of choice when it
+// fits.
 #include "outsize/planners/search.h"
 
 namespace outsize::planning {

@@ -1,6 +1,7 @@
 // `outsize`: our own planner. Where the step fits, nothing is done. Else it chooses swaps and
-// recomputations over all storages for several sets of prices, writes each choice out with its copies
-// beside the ops and on the streams of the links, and keeps what the simulator finds fastest.
+// recomputations over all storages for several sets of prices, writes each choice out with its
+// copies beside the ops and on the streams of the links, and keeps what the simulator finds
+// fastest.
 #include <algorithm>
 
 #include "outsize/planners/reorder.h"
@@ -35,8 +36,8 @@ ChooseParams params_of(const Problem& problem) {
   return params;
 }
 
-// Copies on the links' own streams: a byte costs `share` of the time its link takes for it, as other
-// copies want the link too, and a gap shorter than its copies costs what is missing.
+// Copies on the links' own streams: a byte costs `share` of the time its link takes for it, as
+// other copies want the link too, and a gap shorter than its copies costs what is missing.
 Prices prices_write_behind(const Machine& machine, double share) {
   Prices p;
   p.link_out_per_byte = ns_per_byte(machine.out.bytes_per_s);
@@ -122,8 +123,8 @@ Program loosened(const Case& c, const Program& from, Random& random) {
       continue;
     }
     for (size_t k = 0; k + 1 < in.touches.size(); ++k)
-      if (in.touches[k].away && taken(program.rank(in.touches[k].step),
-                                      program.rank(in.touches[k + 1].step)))
+      if (in.touches[k].away &&
+          taken(program.rank(in.touches[k].step), program.rank(in.touches[k + 1].step)))
         in.touches[k].away = false;
   }
   std::vector<int32_t> reruns;
@@ -135,7 +136,8 @@ Program loosened(const Case& c, const Program& from, Random& random) {
   return program;
 }
 
-// Loosens the best choice and makes it anew, until the deadline or until that has long been of no use.
+// Loosens the best choice and makes it anew, until the deadline or until that has long been of no
+// use.
 void improve(Search& search, Found& best, Random& random) {
   constexpr int kIdleRounds = 60;
   const Problem& problem = search.problem();

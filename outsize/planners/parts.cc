@@ -66,8 +66,9 @@ Parts parts_of(const Graph& graph) {
   auto part_of = [&](const Access& access) {
     size_t s = access.storage.index();
     auto begin = out.parts.begin() + first_part[s], end = out.parts.begin() + first_part[s + 1];
-    auto after = std::upper_bound(begin, end, access.bytes.begin,
-                                  [](int64_t at, const PartInfo& p) { return at < p.where.bytes.begin; });
+    auto after =
+        std::upper_bound(begin, end, access.bytes.begin,
+                         [](int64_t at, const PartInfo& p) { return at < p.where.bytes.begin; });
     OUTSIZE_CHECK(after != begin, "no part of storage {} holds byte {}", s, access.bytes.begin);
     return static_cast<int32_t>(after - 1 - out.parts.begin());
   };

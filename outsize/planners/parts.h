@@ -1,10 +1,13 @@
-// Parts: the pieces of storages that a planner decides about, and who touches each in program order.
+// Parts: the pieces of storages that a planner decides about, and who touches each in program
+// order.
 //
-//   storage 7 [0,200): op0 makes [0,100), op1 makes [100,200), op2 reads [0,100), op3 reads [100,200)
-//   no access crosses byte 100, so it is two parts; were there an op reading [0,200), it would be one.
+//   storage 7 [0,200): op0 makes [0,100), op1 makes [100,200), op2 reads [0,100), op3 reads
+//   [100,200) no access crosses byte 100, so it is two parts; were there an op reading [0,200), it
+//   would be one.
 //
-// A part's *version* n is its content after n of its writers have run; version 0 is what it holds at
-// entry, or nothing. Storages that cross the border are one part each. Plain values; pure functions.
+// A part's *version* n is its content after n of its writers have run; version 0 is what it holds
+// at entry, or nothing. Storages that cross the border are one part each. Plain values; pure
+// functions.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +32,8 @@ struct PartInfo {
   bool entry = false;
   bool exit = false;
   bool persistent = false;
-  std::vector<PartUse> uses;   // program order, one per op
-  std::vector<OpId> writers;   // writers[n - 1] makes version n
+  std::vector<PartUse> uses;  // program order, one per op
+  std::vector<OpId> writers;  // writers[n - 1] makes version n
   // written[n]: the bytes that hold content at version n, disjoint, ascending, not adjacent.
   std::vector<std::vector<Interval>> written;
   int64_t bytes() const { return where.bytes.size(); }
@@ -38,8 +41,8 @@ struct PartInfo {
 };
 
 struct Parts {
-  std::vector<PartInfo> parts;                // by storage, then by first byte
-  std::vector<std::vector<int32_t>> of_op;    // per op, per access (reads, makes, mutates): its part
+  std::vector<PartInfo> parts;              // by storage, then by first byte
+  std::vector<std::vector<int32_t>> of_op;  // per op, per access (reads, makes, mutates): its part
   std::vector<std::vector<OperandAccess>> accesses;  // per op
   std::vector<std::vector<PartUse>> use_of_op;       // per op, per access: how it uses that part
   std::vector<bool> rerunnable;                      // per op: may be run again

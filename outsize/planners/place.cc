@@ -13,8 +13,8 @@
 namespace outsize::planning {
 namespace {
 
-// Orders of the packer, tried until one fits. "size" and "skyline-size" come within a percent of the best
-// of all in most steps, at a tenth of the time.
+// Orders of the packer, tried until one fits. "size" and "skyline-size" come within a percent of
+// the best of all in most steps, at a tenth of the time.
 constexpr std::array<const char*, 2> kQuickMethods = {"size", "skyline-size"};
 constexpr std::array<const char*, 2> kThoroughMethods = {"size", "fast"};
 
@@ -26,7 +26,8 @@ int64_t rounded(int64_t bytes, int64_t alignment) {
   return (bytes + alignment - 1) / alignment * alignment;
 }
 
-// Homes without an address go into the lowest bytes that no settled one has, in order of residencies.
+// Homes without an address go into the lowest bytes that no settled one has, in order of
+// residencies.
 void settle_homes(const Problem& problem, Sequence& sequence, Tier tier, int64_t alignment) {
   std::vector<Interval> taken;
   for (const auto& [reserved_tier, range] : problem.reserved)
@@ -52,8 +53,8 @@ void settle_homes(const Problem& problem, Sequence& sequence, Tier tier, int64_t
   }
 }
 
-// Small buffers are most of a step's buffers and next to none of its bytes. Slots of doubling sizes, each
-// used again as soon as it is free, place them in a region of their own in no time.
+// Small buffers are most of a step's buffers and next to none of its bytes. Slots of doubling
+// sizes, each used again as soon as it is free, place them in a region of their own in no time.
 struct SmallRegion {
   std::vector<int64_t> offsets;  // within the region
   int64_t bytes = 0;
@@ -67,7 +68,7 @@ SmallRegion fill_small_region(const std::vector<Buffer>& buffers, int64_t alignm
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
     return buffers[a].life.begin < buffers[b].life.begin;
   });
-  std::map<int64_t, std::vector<int64_t>> free;  // by slot size
+  std::map<int64_t, std::vector<int64_t>> free;        // by slot size
   using Busy = std::tuple<int64_t, int64_t, int64_t>;  // until, slot size, offset
   std::priority_queue<Busy, std::vector<Busy>, std::greater<>> busy;
   for (size_t b : order) {

@@ -3,8 +3,8 @@
 //   homes lie together from address 0 (or where the border has them), all step long; what comes and
 //   goes is packed into the rest:   device │homes│ A ... │ B │ workspace │            ≤ budget
 //
-// The packer's time is the index into the sequence, so bytes are shared only by what follows each other
-// there; lower() turns each sharing across streams into a wait. Pure function.
+// The packer's time is the index into the sequence, so bytes are shared only by what follows each
+// other there; lower() turns each sharing across streams into a wait. Pure function.
 #pragma once
 
 #include <cstdint>

@@ -38,8 +38,10 @@ Status check_problem(const Problem& problem) {
       return bad_input("the border gives storage {} a home, but it is not persistent",
                        home.storage.value);
     if (home.tier == Tier::kDisk)
-      return bad_input("the border has the home of storage {} on disk, planners here use the "
-                       "device and the host", home.storage.value);
+      return bad_input(
+          "the border has the home of storage {} on disk, planners here use the "
+          "device and the host",
+          home.storage.value);
     if (home.address < 0 || home.address + storage.bytes > problem.budgets.of(home.tier))
       return infeasible("the home of storage {} ({}) at {} [{}, {}) lies outside the budget of {}",
                         home.storage.value, storage.name, kTierNames.name(home.tier), home.address,
@@ -78,8 +80,8 @@ Result<Planned> run_planner(const std::string& name, const Problem& problem) {
   out.plan.planner = name;
   out.planner = name;
   std::vector<int64_t> workspaces = workspaces_of(*problem.profile);
-  Violation violation = check_plan(*problem.graph, workspaces, out.plan, problem.budgets,
-                                   problem.machine->alignment);
+  Violation violation =
+      check_plan(*problem.graph, workspaces, out.plan, problem.budgets, problem.machine->alignment);
   OUTSIZE_CHECK(violation.ok(), "planner {} made an illegal plan: {}: {} {}", name,
                 kViolationKindNames.name(violation.kind), violation.where, violation.witness);
   Result<Simulation> simulated =

@@ -1,6 +1,6 @@
 // One interface for all planners: a problem in, a plan that fits (or the least budget at which this
-// planner could) and statistics out. `run_planner` packs, lowers, checks and simulates what the planner
-// decided, so no plan leaves here that the checker has not passed.
+// planner could) and statistics out. `run_planner` packs, lowers, checks and simulates what the
+// planner decided, so no plan leaves here that the checker has not passed.
 //
 // Anytime: a planner hands each better plan to `problem.on_better`, and returns the best when the
 // deadline is reached. Same inputs, seed and work: same plan, byte for byte, at any thread count.
@@ -40,24 +40,26 @@ struct Problem {
   const Profile* profile = nullptr;
   const Machine* machine = nullptr;
   Budgets budgets;
-  std::vector<Home> border;  // settled homes; those of other persistent storages are the planner's choice
-  // Ranges that hold something else throughout the step: homes of storages that this graph doesn't touch.
+  std::vector<Home>
+      border;  // settled homes; those of other persistent storages are the planner's choice
+  // Ranges that hold something else throughout the step: homes of storages that this graph doesn't
+  // touch.
   std::vector<std::pair<Tier, Interval>> reserved;
   Freedoms allow;
   uint64_t seed = 1;
-  int threads = 1;  // affects speed only
-  Deadline* deadline = nullptr;  // not null
+  int threads = 1;                                                 // affects speed only
+  Deadline* deadline = nullptr;                                    // not null
   std::function<void(double seconds, int64_t step_ns)> on_better;  // may be empty
 };
 
 struct Planned {
   Plan plan;
   std::string planner;
-  int64_t step_ns = 0;       // simulated
-  int64_t compute_ns = 0;    // sum of the graph's ops
+  int64_t step_ns = 0;     // simulated
+  int64_t compute_ns = 0;  // sum of the graph's ops
   int64_t recompute_ns = 0;
-  int64_t stall_ns = 0;      // step - compute - recompute: waiting, interference, copies in compute
-  int64_t bound_ns = 0;      // no plan this planner may make can beat it
+  int64_t stall_ns = 0;  // step - compute - recompute: waiting, interference, copies in compute
+  int64_t bound_ns = 0;  // no plan this planner may make can beat it
   int64_t floor_bytes = 0;
   int64_t peak[kTiers] = {0, 0, 0};
   PlanStatistics statistics;

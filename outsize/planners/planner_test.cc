@@ -185,7 +185,8 @@ TEST(Outsize, MovesAllKindsOfStorages) {
   EXPECT_EQ(planned->statistics.reruns, 0);
 }
 
-std::vector<Home> homes_of(const Setting& s, const Plan& plan, const std::vector<BorderItem>& items) {
+std::vector<Home> homes_of(const Setting& s, const Plan& plan,
+                           const std::vector<BorderItem>& items) {
   std::vector<Home> out;
   for (const BorderItem& item : items) {
     if (!item.home) continue;
@@ -241,8 +242,8 @@ TEST(Outsize, LeavesReservedBytesAlone) {
     EXPECT_FALSE(i.workspace.overlaps(kept)) << i.workspace.begin;
 }
 
-// A first step makes the optimizer state (20 B) at its end. The steps that follow hold it all along, so
-// with 60 B, where f and g need 50 at once, its home must not be on the device.
+// A first step makes the optimizer state (20 B) at its end. The steps that follow hold it all
+// along, so with 60 B, where f and g need 50 at once, its home must not be on the device.
 TEST(Outsize, FirstStepLeavesRoomForTheStepsThatFollow) {
   GraphBuilder b;
   b.parameter("w", 10).input("x", 10).activation("a", 30).activation("c", 1);
@@ -272,8 +273,8 @@ TEST(SqrtN, RecomputesAndNeedsLess) {
   EXPECT_LT(planned->recompute_ns, planned->compute_ns / 2);  // the forward pass at most
 }
 
-// Every plan has passed the checker inside run_planner; here: it fits, it is the same twice, and at a
-// budget somewhat above the floor there is one.
+// Every plan has passed the checker inside run_planner; here: it fits, it is the same twice, and at
+// a budget somewhat above the floor there is one.
 TEST(Outsize, RandomGraphsAtManyBudgets) {
   int planned_count = 0, moved = 0, recomputed = 0;
   for (uint64_t seed = 1; seed <= 24; ++seed) {

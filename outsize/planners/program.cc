@@ -6,7 +6,7 @@ namespace outsize::planning {
 namespace {
 
 constexpr int32_t kScraps = -1;  // the version of content that nobody can use
-constexpr int kDeepest = 400;  // chained recomputations looked at for one drop
+constexpr int kDeepest = 400;    // chained recomputations looked at for one drop
 
 bool is_writer_step(const Step& step, const PartInfo& part, const Touch& t) {
   return step.rerun && t.writes && t.after == t.before + 1 &&
@@ -26,7 +26,8 @@ Program::Program(const Parts& parts, const std::vector<OpId>& order) : parts_(&p
     int32_t step = static_cast<int32_t>(steps_.size());
     order_.push_back(step);
     ranks_.push_back(step);
-    steps_.push_back({op, false, false, parts.of_op[op.index()]});  // instance ids equal part ids here
+    steps_.push_back(
+        {op, false, false, parts.of_op[op.index()]});  // instance ids equal part ids here
     for (size_t k = 0; k < parts.of_op[op.index()].size(); ++k) {
       const PartUse& use = parts.use_of_op[op.index()][k];
       touch(parts.of_op[op.index()][k], step, use.reads, use.writes, use.before, use.after);
@@ -70,8 +71,8 @@ void Program::insert_steps(size_t at, const std::vector<int32_t>& ids) {
   refresh_ranks(at);
 }
 
-// An instance holding that version just before rank `at_rank`: one that is wanted later too (alive),
-// else the one that was given up last.
+// An instance holding that version just before rank `at_rank`: one that is wanted later too
+// (alive), else the one that was given up last.
 Program::Provider Program::provider(int32_t part, int32_t version, int32_t at_rank) const {
   Provider best;
   int32_t best_last = -2;
@@ -183,8 +184,9 @@ std::vector<int32_t> Program::drop(int32_t instance_id, size_t k, const Draft& d
   std::vector<int32_t> changed{instance_id};
   int32_t part = instance(instance_id).part;
   int32_t version = instance(instance_id).touches[k].after;
-  std::vector<Touch> rest(instance(instance_id).touches.begin() + static_cast<std::ptrdiff_t>(k) + 1,
-                          instance(instance_id).touches.end());
+  std::vector<Touch> rest(
+      instance(instance_id).touches.begin() + static_cast<std::ptrdiff_t>(k) + 1,
+      instance(instance_id).touches.end());
   bool exit = instance(instance_id).exit;
   int32_t at_rank = rank(rest.front().step);
   instance(instance_id).touches.resize(k + 1);
@@ -206,7 +208,8 @@ std::vector<int32_t> Program::drop(int32_t instance_id, size_t k, const Draft& d
     for (size_t a = 0; a < parts_->accesses[w].size(); ++a) {
       int32_t q = parts_->of_op[w][a];
       const PartUse& use = parts_->use_of_op[w][a];
-      auto known = std::find_if(born.begin(), born.end(), [&](const auto& b) { return b.first == q; });
+      auto known =
+          std::find_if(born.begin(), born.end(), [&](const auto& b) { return b.first == q; });
       int32_t operand = -1;
       bool wanted = std::find(draft.made.begin(), draft.made.end(),
                               std::pair<int32_t, int32_t>{q, use.after}) != draft.made.end();
@@ -214,7 +217,8 @@ std::vector<int32_t> Program::drop(int32_t instance_id, size_t k, const Draft& d
         operand = known->second;
       } else if (use.reads) {
         operand = provider(q, use.before, rank(id)).instance;
-        OUTSIZE_CHECK(operand >= 0, "rerun of op {} finds no version {} of part {}", w, use.before, q);
+        OUTSIZE_CHECK(operand >= 0, "rerun of op {} finds no version {} of part {}", w, use.before,
+                      q);
         if (operand == instance_id) changed.push_back(operand);
       } else {
         // An output nobody asked for: over the same content where that is there, else thrown away.
@@ -256,7 +260,8 @@ std::vector<int32_t> Program::drop(int32_t instance_id, size_t k, const Draft& d
   std::vector<int32_t> later;
   for (OpId op : draft.runs)
     for (size_t r = static_cast<size_t>(at_rank) + ids.size(); r < order_.size(); ++r)
-      if (steps_[static_cast<size_t>(order_[r])].rerun && steps_[static_cast<size_t>(order_[r])].op == op)
+      if (steps_[static_cast<size_t>(order_[r])].rerun &&
+          steps_[static_cast<size_t>(order_[r])].op == op)
         later.push_back(order_[r]);
   for (int32_t s : later)
     if (std::optional<Undo> undo = draft_undrop(s)) undrop(*undo, changed);
@@ -284,9 +289,8 @@ std::optional<Program::Undo> Program::draft_undrop(int32_t step_id) const {
       if (std::any_of(births.begin(), births.end(), [&](const auto& b) { return b.first == id; }))
         continue;
       size_t leading = 0;
-      while (leading < in.touches.size() &&
-             is_writer_step(step(in.touches[leading].step), (*parts_)[in.part],
-                            in.touches[leading]))
+      while (leading < in.touches.size() && is_writer_step(step(in.touches[leading].step),
+                                                           (*parts_)[in.part], in.touches[leading]))
         ++leading;
       if (in.entry || static_cast<size_t>(t - in.touches.begin()) >= leading) return std::nullopt;
       for (size_t l = 0; l < leading; ++l)
@@ -298,13 +302,15 @@ std::optional<Program::Undo> Program::draft_undrop(int32_t step_id) const {
     const Instance& in = instance(id);
     if (leading == in.touches.size() && !in.exit) continue;  // it served nobody
     int32_t version = in.touches[leading - 1].after, born = rank(in.touches[0].step);
-    Undo::Heir best{id, -1, -1, leading < in.touches.size() ? rank(in.touches[leading].step)
-                                                            : static_cast<int32_t>(order_.size())};
+    Undo::Heir best{id, -1, -1,
+                    leading < in.touches.size() ? rank(in.touches[leading].step)
+                                                : static_cast<int32_t>(order_.size())};
     for (int32_t other : instances_of_part_[static_cast<size_t>(in.part)]) {
       const Instance& o = instance(other);
       if (other == id || o.exit || o.touches.empty()) continue;
       const Touch& last = o.touches.back();
-      if (last.after != version || rank(last.step) >= born || rank(last.step) <= best.from) continue;
+      if (last.after != version || rank(last.step) >= born || rank(last.step) <= best.from)
+        continue;
       if (falls(last.step)) continue;
       best.heir = other;
       best.from = rank(last.step);
@@ -319,8 +325,8 @@ void Program::undrop(const Undo& undo, std::vector<int32_t>& changed) {
   for (int32_t s : undo.steps) {
     for (int32_t id : step(s).operands) {
       std::vector<Touch>& touches = instance(id).touches;
-      auto t = std::find_if(touches.begin(), touches.end(),
-                            [&](const Touch& x) { return x.step == s; });
+      auto t =
+          std::find_if(touches.begin(), touches.end(), [&](const Touch& x) { return x.step == s; });
       if (t == touches.end()) continue;
       // The two gaps around the touch become one.
       if (t != touches.begin())

@@ -1,5 +1,6 @@
-// The program: the step as planners rewrite it. Steps (runs and reruns) in order, and *instances*: one
-// buffer of a part from its first touch to its last, with what happens in the gaps between touches.
+// The program: the step as planners rewrite it. Steps (runs and reruns) in order, and *instances*:
+// one buffer of a part from its first touch to its last, with what happens in the gaps between
+// touches.
 //
 //   op0 makes A, op1 reads A, ..., op7 reads A       one instance, touched at steps 0, 1, 7
 //   away(A, 1): in the gap after step 1 it is away   (swap: the same instance leaves and returns)
@@ -26,11 +27,13 @@ struct Touch {
   bool writes = false;
   int32_t before = 0;  // versions; a rerun that writes the same content again has before == after
   int32_t after = 0;
-  bool away = false;   // off the device in the gap that follows
+  bool away = false;  // off the device in the gap that follows
 };
 
 // Whether a touch needs the content that the gap before it kept.
-inline bool needs_content(const Touch& t) { return t.reads || (t.before != t.after && t.before > 0); }
+inline bool needs_content(const Touch& t) {
+  return t.reads || (t.before != t.after && t.before > 0);
+}
 
 struct Instance {
   int32_t part = 0;
@@ -60,34 +63,37 @@ class Program {
   const std::vector<Instance>& instances() const { return instances_; }
   Instance& instance(int32_t id) { return instances_[static_cast<size_t>(id)]; }
   const Instance& instance(int32_t id) const { return instances_[static_cast<size_t>(id)]; }
-  const PartInfo& part_of(int32_t instance_id) const { return (*parts_)[instance(instance_id).part]; }
+  const PartInfo& part_of(int32_t instance_id) const {
+    return (*parts_)[instance(instance_id).part];
+  }
   // Where a step stands in `order`.
   int32_t rank(int32_t step) const { return ranks_[static_cast<size_t>(step)]; }
 
-  // What holding `bytes` more over the ranks (from, to) would cost; asked when a recomputation needs a
-  // tensor that is no longer there, and keeping it longer competes with running its maker again.
+  // What holding `bytes` more over the ranks (from, to) would cost; asked when a recomputation
+  // needs a tensor that is no longer there, and keeping it longer competes with running its maker
+  // again.
   using HoldPrice = std::function<int64_t(int32_t from, int32_t to, int64_t bytes)>;
   // What one run of an op costs, and whether that op's working set fits at all.
   using RunPrice = std::function<std::optional<int64_t>(OpId op)>;
 
   struct Draft {
-    std::vector<OpId> runs;                                    // to insert, in order
-    std::vector<std::pair<int32_t, int32_t>> made;             // part, version
-    std::vector<int32_t> extended;                             // instances kept longer
+    std::vector<OpId> runs;                         // to insert, in order
+    std::vector<std::pair<int32_t, int32_t>> made;  // part, version
+    std::vector<int32_t> extended;                  // instances kept longer
     int64_t run_ns = 0;
     int64_t hold_ns = 0;
     bool reborn = false;           // the next touch writes that content afresh: nothing is run
     std::optional<int32_t> joins;  // an earlier instance with that content serves: nothing is run
   };
-  // How the content in the gap after touch `k` would be made again before the next touch; none where
-  // it can't be.
+  // How the content in the gap after touch `k` would be made again before the next touch; none
+  // where it can't be.
   std::optional<Draft> draft_drop(int32_t instance_id, size_t k, const RunPrice& run,
                                   const HoldPrice& hold) const;
   // Does it. Returns the instances whose gaps changed, ascending.
   std::vector<int32_t> drop(int32_t instance_id, size_t k, const Draft& draft);
 
-  // What taking a rerun out again means: the steps that stand or fall with it, and which instance made
-  // by them goes on in which earlier one, held over the ranks (from, to) between the two.
+  // What taking a rerun out again means: the steps that stand or fall with it, and which instance
+  // made by them goes on in which earlier one, held over the ranks (from, to) between the two.
   struct Undo {
     struct Heir {
       int32_t instance, heir;

@@ -51,7 +51,8 @@ class Scheduler {
   void send_out(std::vector<Move>& moves) {
     std::vector<Out> outs;
     int32_t instance = -1, on_host = 0;
-    std::vector<size_t> out_of(moves.size(), moves.size());  // per move: that whose copy it lives on
+    std::vector<size_t> out_of(moves.size(),
+                               moves.size());  // per move: that whose copy it lives on
     size_t carrier = moves.size();
     for (size_t i = 0; i < moves.size(); ++i) {
       const Instance& in = program_.instance(moves[i].instance);
@@ -66,9 +67,9 @@ class Scheduler {
         auto maker = std::find_if(in.touches.begin(), in.touches.end(),
                                   [&](const Touch& t) { return t.after == version; });
         double written = starts_[static_cast<size_t>(program_.rank(maker->step)) + 1];
-        outs.push_back({i, written,
-                        copy_ns(problem_.machine->out, bytes_of(moves[i]), *problem_.machine,
-                                slack_)});
+        outs.push_back(
+            {i, written,
+             copy_ns(problem_.machine->out, bytes_of(moves[i]), *problem_.machine, slack_)});
         on_host = version;
         carrier = i;
       }

@@ -5,9 +5,9 @@
 //   write-behind:   the copy out, begun as soon as A was written, has ended by step 5;
 //                   the copy in takes as long as steps 7 and 8:      ├─ away ─┤
 //
-// Copies out go in the order in which their room is wanted, from when their bytes are written; copies in
-// as late as still brings each in time. Where memory is short they leave earlier (the step then waits for
-// the copy) or arrive later. Pure functions.
+// Copies out go in the order in which their room is wanted, from when their bytes are written;
+// copies in as late as still brings each in time. Where memory is short they leave earlier (the
+// step then waits for the copy) or arrive later. Pure functions.
 #pragma once
 
 #include <vector>
@@ -32,8 +32,8 @@ struct Move {
   bool returns = true;  // the next touch needs the content
 };
 
-// The gaps in which the program has something away, by instance, then by touch; none without a step in it.
-// `slack`: copies are planned as if they took this much longer.
+// The gaps in which the program has something away, by instance, then by touch; none without a step
+// in it. `slack`: copies are planned as if they took this much longer.
 std::vector<Move> schedule_moves(const Problem& problem, const Chooser& chooser,
                                  const Program& program, CopyStyle style, double slack);
 

@@ -31,8 +31,7 @@ int64_t least_working(int64_t fails, int64_t does, const std::function<bool(int6
 }  // namespace
 
 int64_t Search::offer(const Plan& plan) {
-  Result<int64_t> ns =
-      simulated_ns(*problem_->graph, *problem_->profile, *problem_->machine, plan);
+  Result<int64_t> ns = simulated_ns(*problem_->graph, *problem_->profile, *problem_->machine, plan);
   OUTSIZE_CHECK(ns.ok(), "the simulator refuses a plan: {}", ns.error().message);
   if (!best_ || *ns < best_ns_) {
     best_ = plan;
@@ -59,17 +58,18 @@ Error Search::infeasible(const std::string& name, const Trouble& trouble,
     why += fmt::format("below the floor of any plan, {}, set by {}; ", format_bytes(floor.bytes),
                        describe(graph, floor.op));
   else if (trouble.shortfall)
-    why += fmt::format("{} still needs {}; the floor of any plan is {}, set by {}; ",
-                       describe(graph, trouble.shortfall->op),
-                       format_bytes(trouble.shortfall->needed), format_bytes(floor.bytes),
-                       describe(graph, floor.op));
+    why +=
+        fmt::format("{} still needs {}; the floor of any plan is {}, set by {}; ",
+                    describe(graph, trouble.shortfall->op), format_bytes(trouble.shortfall->needed),
+                    format_bytes(floor.bytes), describe(graph, floor.op));
   else
     why += fmt::format("the addresses need {}; the floor of any plan is {}, set by {}; ",
                        format_bytes(trouble.height), format_bytes(floor.bytes),
                        describe(graph, floor.op));
   int64_t enough = std::max(peak_program_order(graph, workspaces), budget + 1);
   for (int i = 0; i < 4 && !works(enough); ++i) enough += enough / 4;
-  if (!works(enough)) return ::outsize::infeasible("planner {}: {}no budget found that would do", name, why);
+  if (!works(enough))
+    return ::outsize::infeasible("planner {}: {}no budget found that would do", name, why);
   int64_t least = least_working(std::max(budget, floor.bytes - 1), enough, works);
   return ::outsize::infeasible("planner {}: {}this planner needs {} ({} bytes)", name, why,
                                format_bytes(least), least);

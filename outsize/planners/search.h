@@ -31,8 +31,9 @@ class Search {
   int64_t best_ns() const { return best_ns_; }
   const std::vector<std::pair<double, int64_t>>& history() const { return history_; }
 
-  // "planner `name` needs 3.2 GiB ...": what is short, the floor and the op that sets it, and the least
-  // device budget at which `name` finds a plan (by bisection with `works`, to half a percent).
+  // "planner `name` needs 3.2 GiB ...": what is short, the floor and the op that sets it, and the
+  // least device budget at which `name` finds a plan (by bisection with `works`, to half a
+  // percent).
   Error infeasible(const std::string& name, const Trouble& trouble,
                    const std::function<bool(int64_t device_budget)>& works) const;
 

@@ -52,7 +52,9 @@ class Writer {
  private:
   static constexpr int64_t kToEnd = 1ll << 60;
 
-  const PartInfo& part(size_t instance) const { return program_.part_of(static_cast<int32_t>(instance)); }
+  const PartInfo& part(size_t instance) const {
+    return program_.part_of(static_cast<int32_t>(instance));
+  }
   int64_t now() const { return static_cast<int64_t>(out_.plan.instructions.size()); }
 
   ResidencyId add(size_t instance, Tier tier) {
@@ -69,7 +71,8 @@ class Writer {
     ResidencyId id = add(instance, tier);
     out_.stays[id.index()].home = true;
     for (const Home& home : problem_.border)
-      if (home.storage == part(instance).where.storage) out_.stays[id.index()].address = home.address;
+      if (home.storage == part(instance).where.storage)
+        out_.stays[id.index()].address = home.address;
     return id;
   }
 
@@ -97,8 +100,9 @@ class Writer {
     for (const Interval& bytes : part(i).written[static_cast<size_t>(version)]) {
       Instruction c;
       c.kind = InstructionKind::kCopy;
-      c.stream =
-          style_ == CopyStyle::kBesideOps ? Stream::kCompute : in ? Stream::kIn : Stream::kOut;
+      c.stream = style_ == CopyStyle::kBesideOps ? Stream::kCompute
+                 : in                            ? Stream::kIn
+                                                 : Stream::kOut;
       c.from = from;
       c.to = to;
       c.bytes = bytes;
@@ -117,8 +121,7 @@ class Writer {
 
   void send_out(const Move& m) {
     size_t i = static_cast<size_t>(m.instance);
-    int32_t version =
-        program_.instance(m.instance).touches[static_cast<size_t>(m.touch)].after;
+    int32_t version = program_.instance(m.instance).touches[static_cast<size_t>(m.touch)].after;
     if (on_host_[i] != version) {
       if (!host_[i].valid()) {
         bool home = part(i).persistent && program_.instances()[i].exit;
@@ -185,7 +188,7 @@ class Writer {
   std::vector<ResidencyId> device_, host_;  // per instance: where it is now
   std::vector<int32_t> on_host_;            // per instance: the version the host holds
   std::vector<std::vector<size_t>> releases_, arrivals_;  // per rank, and the end: moves
-  std::vector<size_t> cursor_;              // per instance: touches done
+  std::vector<size_t> cursor_;                            // per instance: touches done
 };
 
 }  // namespace

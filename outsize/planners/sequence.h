@@ -1,12 +1,14 @@
 // The sequence: a program's decisions written out as instructions, in an order that is a legal
-// sequential run, with a residency for every stay. Addresses come next (place.h), then waits (lower.h).
+// sequential run, with a residency for every stay. Addresses come next (place.h), then waits
+// (lower.h).
 //
 //   steps  op0 makes A (away after)   op1   op2 reads A
 //   beside the ops:    Run op0, Copy A out, Run op1, Copy A in, Run op2       in the compute stream
-//   write-behind:      Run op0, Run op1 | out: Copy A as soon as written; in: Copy A as late as is safe
+//   write-behind:      Run op0, Run op1 | out: Copy A as soon as written; in: Copy A as late as is
+//   safe
 //
-// Where a copy out stands says when the bytes it frees may be used again without a wait; where a copy in
-// stands, from when on its bytes are taken. Pure functions.
+// Where a copy out stands says when the bytes it frees may be used again without a wait; where a
+// copy in stands, from when on its bytes are taken. Pure functions.
 #pragma once
 
 #include <optional>

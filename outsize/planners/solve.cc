@@ -62,7 +62,8 @@ std::optional<Solution> solve(const Case& c, const Prices& prices, ChooseParams 
     Chooser chooser(*c.problem, prices, params);
     Program tried = program;
     if (std::optional<Shortfall> shortfall = chooser.fit(tried, random)) {
-      // A lower capacity failed: what the packing asked for at the one before stands as the trouble.
+      // A lower capacity failed: what the packing asked for at the one before stands as the
+      // trouble.
       if (attempt == 0) trouble = {shortfall, 0, Tier::kDevice};
       return std::nullopt;
     }

@@ -1,5 +1,5 @@
-// Solving: from a problem to a lowered plan that fits, for one set of prices; and the least budget at
-// which that works. The planners are loops over these.
+// Solving: from a problem to a lowered plan that fits, for one set of prices; and the least budget
+// at which that works. The planners are loops over these.
 //
 //   choose (capacity = budget) → sequence → place: 1040 B for a budget of 1000 (fragmentation)
 //   choose (capacity = 960)    → sequence → place:  992 B, fits → lower
@@ -27,9 +27,9 @@ Case case_of(const Problem& problem);
 
 struct Solution {
   Program program;
-  Plan plan;              // lowered
-  double cost = 0;        // by the prices
-  int64_t capacity = 0;   // that the choice was made for
+  Plan plan;             // lowered
+  double cost = 0;       // by the prices
+  int64_t capacity = 0;  // that the choice was made for
 };
 
 struct Trouble {

@@ -1,9 +1,9 @@
-// `sqrt-n`: recompute-only checkpointing (Chen et al. 2016, "Training Deep Nets with Sublinear Memory
-// Cost", section 4.1). The forward ops are cut into about sqrt(n) segments in program order; what a
-// segment makes and the backward pass reads is dropped after its last use in the forward pass and made
-// again from the segment's inputs, which are kept. We differ where the paper is silent: a tensor made by
-// an op that can't be run again (running statistics, collectives) is kept, and the segment's length is
-// the one of a few around sqrt(n) that fits with the shortest step.
+// `sqrt-n`: recompute-only checkpointing (Chen et al. 2016, "Training Deep Nets with Sublinear
+// Memory Cost", section 4.1). The forward ops are cut into about sqrt(n) segments in program order;
+// what a segment makes and the backward pass reads is dropped after its last use in the forward
+// pass and made again from the segment's inputs, which are kept. We differ where the paper is
+// silent: a tensor made by an op that can't be run again (running statistics, collectives) is kept,
+// and the segment's length is the one of a few around sqrt(n) that fits with the shortest step.
 #include <algorithm>
 #include <cmath>
 
@@ -12,8 +12,8 @@
 namespace outsize::planning {
 namespace {
 
-// Ops before the first that reads only what is not yet gradient: the forward pass. Phases name it where
-// the capture had them; else it lasts to where most bytes are alive.
+// Ops before the first that reads only what is not yet gradient: the forward pass. Phases name it
+// where the capture had them; else it lasts to where most bytes are alive.
 size_t forward_ops(const Graph& graph) {
   size_t last = 0;
   for (size_t i = 0; i < graph.ops.size(); ++i)
@@ -26,7 +26,9 @@ size_t forward_ops(const Graph& graph) {
 // Drops, over the border from forward to backward pass, what was made inside a segment.
 Program checkpointed(const Case& c, size_t forward, size_t length) {
   Program program = plain_program(c);
-  auto run = [&](OpId op) -> std::optional<int64_t> { return c.problem->profile->ops[op.index()].ns; };
+  auto run = [&](OpId op) -> std::optional<int64_t> {
+    return c.problem->profile->ops[op.index()].ns;
+  };
   auto hold = [](int32_t, int32_t, int64_t) -> int64_t { return 0; };
   auto segment = [&](OpId op) { return op.index() / length; };
   std::vector<int32_t> wanted;
@@ -73,8 +75,8 @@ Status plan_sqrt_n(Search& search) {
     if (search.best() && problem.deadline->reached()) break;
     size_t length = std::max<size_t>(2, static_cast<size_t>(std::lround(root * factor)));
     Trouble why;
-    std::optional<Plan> plan = write_plan(c, chooser, checkpointed(c, forward, length), Style{},
-                                          Effort::kThorough, why);
+    std::optional<Plan> plan =
+        write_plan(c, chooser, checkpointed(c, forward, length), Style{}, Effort::kThorough, why);
     problem.deadline->spend(1);
     if (plan) {
       search.offer(*plan);
