@@ -37,11 +37,31 @@ class DeviceError(OutsizeError):
 
 
 class InfeasibleError(OutsizeError):
-    """No plan fits the budget; the message says what would."""
+    """No plan fits the budget; the message says what would.
+
+    least_bytes: the least budget that this planner can do, if it found one; floor_bytes: no plan of any
+    planner can do with less.
+    """
+
+    def __init__(
+        self, text: str, *, least_bytes: int | None = None, floor_bytes: int | None = None
+    ) -> None:
+        super().__init__(text)
+        self.least_bytes = least_bytes
+        self.floor_bytes = floor_bytes
 
 
 class StepError(OutsizeError):
-    """A planned step failed while it ran."""
+    """A planned step failed while it ran.
+
+    undone: the state, PyTorch's generator included, is what it was before; otherwise `mixed` names the
+    tensors that hold a mix of two steps, and steps are refused until they are restored.
+    """
+
+    def __init__(self, text: str, *, undone: bool = False, mixed: list[str] | None = None) -> None:
+        super().__init__(text)
+        self.undone = undone
+        self.mixed = mixed or []
 
 
 class PoisonedError(StepError):

@@ -79,7 +79,7 @@ def device_timeline(
         changes[begin] = changes.get(begin, 0) + size
         changes[end] = changes.get(end, 0) - size
 
-    for instruction, (begin, end) in zip(plan["instructions"], times):
+    for instruction, (begin, end) in zip(plan["instructions"], times, strict=True):
         touched = instruction.get("operands") or [
             instruction[side] for side in ("from", "to") if side in instruction
         ]

@@ -1,8 +1,8 @@
 """From a captured graph to a plan that can be loaded: profile it, plan it, simulate it; each kept on disk.
 
-    planner = Planner(machine=None, planner="outsize", cache=True, log=print)
-    prepared = planner.prepare(captured.graph, inputs, budgets, border, reserved)
-    prepared.plan, prepared.profile, prepared.forecast
+planner = Planner(machine=None, planner="outsize", cache=True, log=print)
+prepared = planner.prepare(captured.graph, inputs, budgets, border, reserved)
+prepared.plan, prepared.profile, prepared.forecast
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import outsize_core
 
 from . import cache
 from .core import translated
-from .errors import CaptureError
+from .errors import CaptureError, InfeasibleError
 from .forecast import Forecast, moved_bytes, swapped_and_recomputed
 
 # (storage id, tier, address): where a persistent storage lies between steps.
@@ -69,17 +69,19 @@ class Planner:
         self._use_cache = use_cache
         self._log = log
         self._machine_name = machine
-        self._machine = ""
+        self._machines: dict[int, str] = {}  # by thread count
 
     def machine(self) -> str:
         """The machine's JSON text: the one asked for, or this one, measured once and kept."""
-        if not self._machine:
+        threads = torch.get_num_threads()
+        if threads not in self._machines:
             with translated():
-                if self._machine_name is not None:
-                    self._machine = outsize_core.machine(self._machine_name)
-                else:
-                    self._machine = self._this_machine()
-        return self._machine
+                self._machines[threads] = (
+                    self._this_machine()
+                    if self._machine_name is None
+                    else outsize_core.machine(self._machine_name)
+                )
+        return self._machines[threads]
 
     def _this_machine(self) -> str:
         key = cache.digest_of("machine", torch.__version__, str(torch.get_num_threads()), _cpu())
@@ -91,9 +93,7 @@ class Planner:
                 cache.store("machine", key, known, self._log)
         return str(known["machine"])
 
-    def profile(
-        self, graph: dict[str, Any], inputs: Mapping[int, torch.Tensor]
-    ) -> tuple[str, str]:
+    def profile(self, graph: dict[str, Any], inputs: Mapping[int, torch.Tensor]) -> tuple[str, str]:
         """Measures each distinct op. Returns the graph (storage sizes as the ops ask for them) and profile."""
         with translated():
             measured = outsize_core.measure_profile(
@@ -107,7 +107,7 @@ class Planner:
                 "an op does otherwise than its schema says: " + "; ".join(wrong[:3]),
                 way_out="report it: the table of schemas that lie lacks this op",
             )
-        for storage, size in measured["storage_bytes"]:
+        for storage, size in measured["storage_bytes"].items():
             graph["storages"][storage]["bytes"] = size
         return json.dumps(graph), str(measured["profile"])
 
@@ -142,13 +142,10 @@ class Planner:
         if self._work is not None:
             options["work"] = self._work
         machine = self.machine()
-        key = cache.digest_of(
-            graph_text, profile_text, machine, json.dumps(options), _core_build()
-        )
+        key = cache.digest_of(graph_text, profile_text, machine, json.dumps(options), _core_build())
         result = cache.load("plan", key, self._log) if self._use_cache else None
         if result is None:
-            with translated():
-                result = dict(outsize_core.plan(graph_text, profile_text, machine, options))
+            result = self._plan(graph_text, profile_text, machine, options)
             if self._use_cache:
                 cache.store("plan", key, result, self._log)
         plan_text = str(result["plan"])
@@ -171,6 +168,27 @@ class Planner:
             timeline=[(at, held) for at, held in simulated["tiers"]["device"]["timeline"]],
         )
         return Prepared(graph_text, profile_text, plan_text, forecast)
+
+    @staticmethod
+    def _plan(
+        graph_text: str, profile_text: str, machine: str, options: dict[str, Any]
+    ) -> dict[str, Any]:
+        try:
+            with translated():
+                return dict(outsize_core.plan(graph_text, profile_text, machine, options))
+        except InfeasibleError as error:
+            with translated():
+                floor = outsize_core.floor(graph_text, profile_text)["bytes"]
+            ways = ["a smaller batch"]
+            if error.least_bytes is not None:
+                ways.insert(0, f"budget={error.least_bytes} or more")
+            if options["planner"] != "outsize":
+                ways.append('planner="outsize"')
+            raise InfeasibleError(
+                f"{error}. Ways out: {', '.join(ways)}",
+                least_bytes=error.least_bytes,
+                floor_bytes=floor,
+            ) from None
 
 
 def _core_build() -> str:

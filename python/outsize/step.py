@@ -20,27 +20,24 @@ from __future__ import annotations
 import difflib
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
 from .budgets import available_host_bytes, format_bytes, parse_bytes
-from .capture.arguments import flatten
+from .call import Call, differences, tensors_by_name
 from .capture.capture import capture
 from .capture.entries import Names
 from .capture.result import Capture
-from .capture.signature import signature
-from .core import translated
 from .errors import BadInputError, CaptureError, OutsizeError
 from .forecast import Forecast, StepRecord
 from .homes import Homes
 from .planning import Budgets, Planner
-from .variant import Variant, tensors_by_name
+from .variant import Variant
 
 # Captures kept per step; the one unused for longest goes first.
 MOST_VARIANTS = 16
-# Python numbers that change from call to call become inputs of the graph after this many captures.
 _homes_of: weakref.WeakKeyDictionary[torch.nn.Module, Homes] = weakref.WeakKeyDictionary()
 
 
@@ -108,9 +105,7 @@ def step(*objects: Any, **options: Any) -> Callable[[Callable[..., Any]], Step]:
     return lambda function: Step(function, models, optimizers, chosen)
 
 
-def _check_objects(
-    models: list[torch.nn.Module], optimizers: list[torch.optim.Optimizer]
-) -> None:
+def _check_objects(models: list[torch.nn.Module], optimizers: list[torch.optim.Optimizer]) -> None:
     devices = {p.device.type for m in models for p in (*m.parameters(), *m.buffers())}
     if devices - {"cpu"}:
         raise BadInputError(
@@ -170,55 +165,104 @@ class Step:
     # -- what users call ------------------------------------------------------------------------
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs one step. Raises StepError if it fails: with the state undone, or poisoned by name."""
-        variant = self._variant(args, kwargs)
-        result, self.last = variant.run(args, kwargs)
+        call = self._call(args, kwargs)
+        homes = self.shared_homes()
+        if homes is not None:
+            homes.check_restored()
+        variant = self._variant(call)
+        result, self.last = variant.run(call)
         return result
 
     def prepare(self, *args: Any, **kwargs: Any) -> Forecast:
         """Captures and plans for these arguments, and runs nothing."""
-        return self._variant(args, kwargs).forecast
+        return self._variant(self._call(args, kwargs)).forecast
+
+    def restored(self) -> None:
+        """Says that all that a failed step left mixed has been put back, by whatever means.
+
+        Not needed after load_state_dict of the model and the optimizer: that is seen.
+        """
+        homes = self.shared_homes()
+        if homes is not None:
+            homes.restored()
 
     def close(self) -> None:
         """Gives every tensor its ordinary memory back. The step can't be called afterwards."""
         if self._homes is not None and not self._closed:
-            for tensor in self._named_tensors().values():
-                with translated():
-                    self._homes.session.release(tensor)
+            for tensor in self.own_tensors():
+                self._homes.release(tensor)
+            self._homes.users.discard(self)
+            self._homes.clear_strays()
         self._closed = True
+        for variant in self._variants:
+            variant.unload()
         self._variants.clear()
         for model in self.models:
             if _homes_of.get(model) is self._homes:
                 _homes_of.pop(model, None)
+        self._homes = None
 
     @property
     def captures(self) -> int:
         """How many captures are kept now."""
         return len(self._variants)
 
-    # -- variants -------------------------------------------------------------------------------
-    def _named_tensors(self) -> dict[str, torch.Tensor]:
+    # -- what the parts of a step ask for -------------------------------------------------------
+    def named_tensors(self) -> dict[str, torch.Tensor]:
+        """Every persistent tensor there is now, by the name that graphs give its storage."""
         return tensors_by_name(Names(self.models, self.optimizers))
 
-    def _variant(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Variant:
+    def own_tensors(self) -> Iterator[torch.Tensor]:
+        """The tensors that this step's plans expect on their homes."""
+        yield from self.named_tensors().values()
+        for variant in self._variants:
+            for storage, tensor in variant.capture.entries.items():
+                if variant.capture.graph["storages"][storage]["name"].startswith("constant:"):
+                    yield tensor
+
+    def shared_homes(self) -> Homes | None:
+        """The memory that this model's steps share, if there is one yet."""
+        if self._homes is None:
+            for model in self.models:
+                self._homes = _homes_of.get(model, self._homes)
+        return self._homes
+
+    # -- variants -------------------------------------------------------------------------------
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         if self._closed:
             raise OutsizeError("this step is closed: decorate the function again")
-        key = signature(args, kwargs, Names(self.models, self.optimizers))
+        return Call(args, kwargs, self.models, self.optimizers)
+
+    def _variant(self, call: Call) -> Variant:
         reason = ""
-        for index, variant in enumerate(self._variants):
-            if variant.capture.signature != key:
+        for index in reversed(range(len(self._variants))):
+            variant = self._variants[index]
+            if variant.capture.signature != call.signature:
                 continue
-            reason = variant.capture.stale(args, kwargs)
+            reason = variant.capture.stale(call.args, call.kwargs, call.names)
             if not reason:
                 self._variants.append(self._variants.pop(index))
                 return variant
             self._note_symbols(variant.capture)
+        circumstances = call.circumstances()
         if self._variants:
-            self._log(f"{self.__name__}: planning again: {reason or 'another input signature'}")
-        variant = self._make(args, kwargs)
+            reason = reason or differences(self._variants[-1].circumstances, circumstances)
+            self._log(f"{self.__name__}: planning again: {reason}")
+        self._drop_outdated(call)
+        variant = self._make(call)
+        variant.circumstances = circumstances
         self._variants.append(variant)
         if len(self._variants) > MOST_VARIANTS:
             self._variants.pop(0).unload()
         return variant
+
+    def _drop_outdated(self, call: Call) -> None:
+        """Forgets captures whose tensors have been replaced: they hold on to the old ones."""
+        now = dict(call.names.tensors())
+        for variant in list(self._variants):
+            if any(now.get(name) is not old for name, old in variant.capture.bound.items()):
+                self._variants.remove(variant)
+                variant.unload()
 
     def _note_symbols(self, captured: Capture) -> None:
         """Python numbers that changed since a capture become inputs of the next one."""
@@ -227,17 +271,17 @@ class Step:
             if type(now) is float and type(value) is float and now != value:
                 self._symbols |= {place.path}
 
-    def _make(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Variant:
+    def _make(self, call: Call) -> Variant:
         _check_objects(self.models, self.optimizers)
-        for path, leaf in flatten(args, kwargs):
+        for path, leaf in call.leaves:
             if isinstance(leaf, torch.Tensor) and leaf.device.type != "cpu":
                 raise BadInputError(
                     f"argument {path} lies on {leaf.device}, the model on the CPU: move it there"
                 )
         captured = capture(
             self.function,
-            args,
-            kwargs,
+            call.args,
+            call.kwargs,
             models=self.models,
             optimizers=self.optimizers,
             symbols=self._symbols,
@@ -245,14 +289,13 @@ class Step:
         )
         if captured.graph["device_type"] != "cpu":
             raise CaptureError("the step uses another device than the CPU")
-        flat = [leaf for _, leaf in flatten(args, kwargs)]
         return Variant.make(
-            captured, flat, self._planner, self._homes_for, self._budgets, self._options, self
+            captured, call, self._planner, self._homes_for, self._budgets, self._options, self
         )
 
     def _budgets(self, peak_bytes: int) -> Budgets:
         host = self._options["host"]
-        shared = self._shared_homes()
+        shared = self.shared_homes()
         device = parse_bytes(self._options["budget"], peak_bytes)
         if shared is not None:
             if device != shared.device_bytes and not self._is_share():
@@ -264,31 +307,28 @@ class Step:
             device = shared.device_bytes
         return Budgets(
             device=device,
-            host=shared.host_bytes
-            if shared is not None
-            else parse_bytes(host, peak_bytes)
-            if host is not None
-            else available_host_bytes() * 3 // 4,
+            host=(
+                shared.host_bytes
+                if shared is not None
+                else (
+                    parse_bytes(host, peak_bytes)
+                    if host is not None
+                    else available_host_bytes() * 3 // 4
+                )
+            ),
             disk=0,
         )
 
     def _is_share(self) -> bool:
         return str(self._options["budget"]).strip().endswith("%")
 
-    def _shared_homes(self) -> Homes | None:
-        if self._homes is None:
-            for model in self.models:
-                found = _homes_of.get(model)
-                if found is not None:
-                    self._homes = found
-        return self._homes
-
     def _homes_for(self, budgets: Budgets) -> Homes:
-        homes = self._shared_homes()
+        homes = self.shared_homes()
         if homes is None:
             homes = Homes(budgets.device, budgets.host, budgets.disk, "")
             homes.session.set_poison(bool(self._options["poison"]))
         self._homes = homes
+        homes.users.add(self)
         for model in self.models:
             _homes_of[model] = homes
         return homes

@@ -8,43 +8,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch.utils import _pytree as pytree
 
-from .capture.arguments import flatten
+from .call import Call
 from .capture.entries import Names
 from .capture.result import Capture, NewState
-from .capture.storages import has_storage
 from .core import translated
-from .errors import StepError
+from .errors import InfeasibleError, StepError
 from .forecast import Forecast, StepRecord, moved_bytes
-from .homes import Homes, Place, typed
-from .planning import Budgets, Planner, Prepared
+from .homes import Homes, Place, Ranges, Tier, typed
+from .planning import Border, Budgets, Planner, Prepared, Reserved
 
 if TYPE_CHECKING:
+    from outsize_core import StepResult
+
     from .step import Step
-
-
-def tensors_by_name(names: Names) -> dict[str, torch.Tensor]:
-    """Every persistent tensor there is now, by the name that graphs give its storage."""
-    found: dict[str, torch.Tensor] = {}
-    for name, parameter in names.parameters:
-        found[f"param:{name}"] = parameter
-        if parameter.grad is not None and has_storage(parameter.grad):
-            found[f"grad:{name}"] = parameter.grad
-    for name, buffer in names.buffers:
-        found[f"buffer:{name}"] = buffer
-    for state in names.states():
-        if isinstance(state.value, torch.Tensor):
-            found[names.state_name(state)] = state.value
-    for index, optimizer in enumerate(names.optimizers):
-        for group_index, group in enumerate(optimizer.param_groups):
-            for key, value in group.items():
-                if isinstance(value, torch.Tensor):
-                    found[f"optimizer.{index}.group.{group_index}.{key}"] = value
-    return found
 
 
 class Variant:
@@ -55,6 +36,7 @@ class Variant:
     ) -> None:
         self.capture = captured
         self.forecast: Forecast = prepared.forecast
+        self.circumstances: dict[str, str] = {}
         self._homes = homes
         self._handle = handle
         self._step = step
@@ -62,15 +44,22 @@ class Variant:
         self._values: list[dict[str, Any]] = graph["values"]
         self._storages: list[dict[str, Any]] = graph["storages"]
         self._plan: dict[str, Any] = json.loads(prepared.plan)
+        self._used = Ranges(self._plan)
         self._entry_homes = _homes_in(self._plan, "entry")
         self._exit_homes = _homes_in(self._plan, "exit")
         self._written = _written(graph)
         self._dropped = _dropped_first(graph)
+        # Entries by the name to look them up by, and those dropped before the first op.
+        self._entry_names = {
+            storage: name
+            for storage in self._entry_homes
+            if (name := self._name(storage)) not in self._dropped
+        }
 
     @staticmethod
     def make(
         captured: Capture,
-        flat: list[Any],
+        call: Call,
         planner: Planner,
         homes_for: Callable[[Budgets], Homes],
         budgets: Callable[[int], Budgets],
@@ -84,10 +73,19 @@ class Variant:
             chosen.append(budgets(peak_bytes))
             return chosen[-1]
 
-        shared = step._shared_homes()
+        shared = step.shared_homes()
         border, reserved = _border_of(captured, shared)
-        inputs = {i.storage: _input_bytes(captured, i.storage, i.begin, flat[i.leaf]) for i in captured.inputs}
-        prepared = planner.prepare(captured.graph, inputs, choose, border, reserved)
+        inputs = {
+            i.storage: _input_bytes(captured, i.storage, i.begin, call.flat[i.leaf])
+            for i in captured.inputs
+        }
+        try:
+            prepared = planner.prepare(captured.graph, inputs, choose, border, reserved)
+        except InfeasibleError:
+            if not border and not reserved:
+                raise
+            # Homes that other plans chose leave no room: choose anew, and move tensors at each change.
+            prepared = planner.prepare(captured.graph, inputs, choose, [], [])
         homes = homes_for(chosen[-1])
         with translated():
             handle = homes.session.load(
@@ -103,65 +101,44 @@ class Variant:
         self._homes.session.unload(self._handle)
 
     # -- one step -------------------------------------------------------------------------------
-    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, StepRecord]:
+    def run(self, call: Call) -> tuple[Any, StepRecord]:
         """Runs the plan on these arguments; the same signature and guards as at capture."""
-        flat = [leaf for _, leaf in flatten(args, kwargs)]
-        names = Names(self._step.models, self._step.optimizers)
-        current = tensors_by_name(names)
-        entries = self._entries(current)
-        del current
-        for name, parameter in names.parameters:
-            if f"grad:{name}" in self._dropped:
-                parameter.grad = None
+        flat = call.flat
+        tensors = call.tensors
+        entries = {
+            storage: tensors[name] if name in tensors else self.capture.entries[storage]
+            for storage, name in self._entry_names.items()
+        }
+        parameters = dict(call.names.parameters)
+        del tensors, call.tensors  # a gradient dropped here is to be gone
+        for name in self._dropped:
+            if name.startswith("grad:"):
+                parameters[name.removeprefix("grad:")].grad = None
         self._homes.settle(
-            (tensor, *self._entry_homes[storage][:2]) for storage, tensor in entries.items()
+            [(tensor, *self._entry_homes[s][:2]) for s, tensor in entries.items()], self._used
         )
         inputs = {
             i.storage: _input_bytes(self.capture, i.storage, i.begin, flat[i.leaf])
             for i in self.capture.inputs
         }
         scalars = {s.name: s.read(flat) for s in self.capture.scalar_inputs}
-        self._check_room(entries)
-        with translated():
-            done = self._homes.session.step(self._handle, inputs, scalars)
-        self._bind(names, entries, done, flat)
+        try:
+            with translated():
+                done = self._homes.session.step(self._handle, inputs, scalars)
+        except StepError as error:
+            self._homes.poison([(name, self._finder(name)) for name in error.mixed])
+            raise
+        changed = [t for storage, t in entries.items() if storage in self._written]
+        self._bind(call.names, entries, done, flat)
         result = pytree.tree_unflatten(
             [self._output(output, done, entries, flat) for output in self.capture.outputs],
             self.capture.output_spec,
         )
-        self._after(entries)
+        self._after(changed)
         return result, self._record(done)
 
-    def _entries(self, current: dict[str, torch.Tensor]) -> dict[int, torch.Tensor]:
-        """The tensor that stands for each persistent entry storage now."""
-        entries: dict[int, torch.Tensor] = {}
-        for storage in self._entry_homes:
-            name = self._storages[storage]["name"].removesuffix(":before")
-            if name in self._dropped:
-                continue
-            tensor = current.get(name)
-            if tensor is None:
-                tensor = self.capture.entries[storage]
-            entries[storage] = tensor
-        return entries
-
-    def _check_room(self, entries: dict[int, torch.Tensor]) -> None:
-        """Homes of new storages must be free: a tensor that was thrown away may still be held by someone."""
-        wanted = {
-            place[:2]: self._storages[storage]["name"]
-            for storage, place in self._exit_homes.items()
-            if storage not in entries
-        }
-        for tier, address, size in self._homes.occupied():
-            name = wanted.get((tier, address))
-            if name is not None:
-                raise StepError(
-                    f"{name} is made anew by this step, at {tier} {address}, where {size} bytes of an earlier "
-                    "tensor are still held: drop what refers to it (a kept .grad or optimizer state)"
-                )
-
     def _bind(
-        self, names: Names, entries: dict[int, torch.Tensor], done: dict[str, Any], flat: list[Any]
+        self, names: Names, entries: dict[int, torch.Tensor], done: StepResult, flat: list[Any]
     ) -> None:
         """Gives the user what the step left: written batches, gradients, new optimizer state."""
         for given in self.capture.inputs:
@@ -178,9 +155,7 @@ class Variant:
         for state in self.capture.new_state:
             self._bind_state(state, names, entries)
 
-    def _bind_state(
-        self, state: NewState, names: Names, entries: dict[int, torch.Tensor]
-    ) -> None:
+    def _bind_state(self, state: NewState, names: Names, entries: dict[int, torch.Tensor]) -> None:
         optimizer = names.optimizers[state.optimizer]
         value = state.object if state.value is None else self._tensor(state.value, entries)
         holder: Any = optimizer.state[state.owner]
@@ -193,15 +168,15 @@ class Variant:
             holder[last] = value
 
     def _tensor(self, value_id: int, entries: dict[int, torch.Tensor]) -> torch.Tensor:
-        """A tensor on the home of a persistent value."""
+        """A tensor on the home of a persistent value; all on one storage share it, as in eager."""
         value = self._values[value_id]
         storage = value["storage"]
-        if storage in entries:
-            return typed(entries[storage].untyped_storage(), value)
-        return self._homes.view(self._exit_homes[storage], value)
+        if storage not in entries:
+            entries[storage] = self._homes.at(self._exit_homes[storage])
+        return typed(entries[storage].untyped_storage(), value)
 
     def _output(
-        self, output: Any, done: dict[str, Any], entries: dict[int, torch.Tensor], flat: list[Any]
+        self, output: Any, done: StepResult, entries: dict[int, torch.Tensor], flat: list[Any]
     ) -> Any:
         if output.kind == "scalar":
             return done["scalars"][output.id]
@@ -218,9 +193,22 @@ class Variant:
                 return typed(flat[given.leaf].untyped_storage(), value, given.begin)
         return typed(done["outputs"][storage].untyped_storage(), value)
 
-    def _after(self, entries: dict[int, torch.Tensor]) -> None:
+    def _name(self, storage: int) -> str:
+        return str(self._storages[storage]["name"]).removesuffix(":before")
+
+    def _finder(self, name: str) -> Callable[[], torch.Tensor | None]:
+        """Looks a tensor of the step up by its storage's name, whenever it is called."""
+        name = name.removesuffix(":before")
+        step = self._step
+        constant = next((t for s, t in self.capture.entries.items() if self._name(s) == name), None)
+
+        def find() -> torch.Tensor | None:
+            return step.named_tensors().get(name, constant if name.startswith("constant") else None)
+
+        return find
+
+    def _after(self, changed: list[torch.Tensor]) -> None:
         """What eager leaves beside numbers: versions, the optimizers' mark, the schedulers' steps."""
-        changed = [t for storage, t in entries.items() if storage in self._written]
         if changed:
             torch.autograd.graph.increment_version(changed)
         for optimizer in self.capture.stepped:
@@ -228,13 +216,13 @@ class Variant:
         for replay in self.capture.replays:
             replay.run()
 
-    def _record(self, done: dict[str, Any]) -> StepRecord:
+    def _record(self, done: StepResult) -> StepRecord:
         report = done["report"]
         return StepRecord(
             step_s=(report["step_ns"] + report["copy_in_ns"] + report["copy_out_ns"]) / 1e9,
             peak_bytes=report["arena_highest"],
             live_peak_bytes=report["live_peak"]["device"],
-            moved=moved_bytes(report),
+            moved=moved_bytes(cast("dict[str, int]", report)),
             recomputed_ops=report["reruns"],
             forecast=self.forecast,
             times=report["times"],
@@ -249,7 +237,8 @@ def _homes_in(plan: dict[str, Any], border: str) -> dict[int, Place]:
         if item.get("home"):
             residency = plan["residencies"][item["residency"]]
             begin, end = residency["bytes"]
-            homes[residency["storage"]] = (residency["tier"], residency["address"], end - begin)
+            tier = cast(Tier, residency["tier"])
+            homes[residency["storage"]] = (tier, residency["address"], end - begin)
     return homes
 
 
@@ -278,28 +267,29 @@ def _input_bytes(captured: Capture, storage: int, begin: int, leaf: torch.Tensor
     """The bytes of an argument that the graph calls `storage`, as a uint8 tensor on the same memory."""
     size = captured.graph["storages"][storage]["bytes"]
     held = torch.empty(0, dtype=torch.uint8)
-    held.set_(leaf.untyped_storage(), begin, (size,), (1,))  # type: ignore[call-overload]
+    held.set_(cast(Any, leaf.untyped_storage()), begin, (size,), (1,))
     return held
 
 
-def _border_of(
-    captured: Capture, homes: Homes | None
-) -> tuple[list[tuple[int, str, int]], list[tuple[str, int, int]]]:
+def _border_of(captured: Capture, homes: Homes | None) -> tuple[Border, Reserved]:
     """The homes that the capture's tensors have already, and the places that others hold."""
     if homes is None:
         return [], []
+    homes.clear_strays()
+    dropped = _dropped_first(captured.graph)
+    storages = captured.graph["storages"]
     border: list[tuple[int, str, int]] = []
     taken: set[Place] = set()
-    for storage, tensor in captured.entries.items():
+    for storage, tensor in captured.entry_tensors().items():
         place = homes.place_of(tensor)
-        if place is not None and captured.graph["storages"][storage].get("persistent"):
+        if place is None or not storages[storage].get("persistent"):
+            continue
+        taken.add(place)
+        if storages[storage].get("name", "").removesuffix(":before") not in dropped:
             border.append((storage, place[0], place[1]))
-            taken.add(place)
     reserved = [
         (tier, address, address + size)
         for tier, address, size in homes.occupied()
         if (tier, address, size) not in taken
     ]
     return border, reserved
-
-
