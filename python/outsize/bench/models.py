@@ -74,7 +74,15 @@ def gpt2(name: str, tokens: Path, steps: int, **sizes: int) -> Workload:
     from transformers import GPT2Config, GPT2LMHeadModel
 
     batch_size, length = 8, 512
-    model = GPT2LMHeadModel(GPT2Config(attn_implementation="sdpa", use_cache=False, **sizes))
+    # No special tokens: those of the published vocabulary may lie outside this one.
+    config = GPT2Config(
+        attn_implementation="sdpa",
+        use_cache=False,
+        bos_token_id=None,
+        eos_token_id=None,
+        **sizes,
+    )
+    model = GPT2LMHeadModel(config)
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=0.1)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=max(steps, 1))

@@ -216,7 +216,8 @@ def check_lines(checks: list[Check]) -> list[str]:
     lines = []
     for check in checks:
         mark = "ok" if check.ok else ("FAILED" if check.must else "missed")
-        had = check.had if len(check.had) <= 100 else check.had[:97] + "..."
+        cut = check.ok and len(check.had) > 100
+        had = check.had[:97] + "..." if cut else check.had
         plain = check.ok and check.had.startswith(check.wanted)
         wanted = "" if plain else f"  (wanted: {check.wanted})"
         lines.append(f"  {mark:<6}  {check.name:<{width}}  {had}{wanted}")
