@@ -18,10 +18,15 @@ namespace {
 // The answer travels between two marks, since libraries may print on standard output as well.
 constexpr const char* kBegin = "<<<outsize-machine\n";
 constexpr const char* kEnd = "\noutsize-machine>>>";
+constexpr int kNotBuilt = 2;  // the script's exit code where an import fails
 constexpr const char* kScript = R"py(
 import sys
-import torch
-import outsize_core
+try:
+    import torch
+    import outsize_core
+except ImportError as error:
+    print(f"outsize: {error}", file=sys.stderr)
+    sys.exit(2)
 options = {"name": sys.argv[1]}
 if sys.argv[2]:
     options["disk_dir"] = sys.argv[2]
@@ -30,7 +35,8 @@ if sys.stderr.isatty():
 try:
     text = outsize_core.measure_machine(options)
 except outsize_core.Error as error:
-    sys.exit(f"outsize: {error}")
+    print(f"outsize: {error}", file=sys.stderr)
+    sys.exit(3)
 print("<<<outsize-machine", text.strip(), "outsize-machine>>>", sep="\n", flush=True)
 )py";
 
@@ -102,6 +108,12 @@ Result<std::string> measured_machine(const MeasureOptions& options) {
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kNotBuilt)
+    return bad_input(
+        "measuring takes the Python extension outsize_core, which {} can't load (it says why "
+        "above): "
+        "run `make build`",
+        python.string());
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
     return device_error("measuring failed: {} {} {}; what it said is above", python.string(),
                         WIFEXITED(status) ? "ended with code" : "was ended by signal",

@@ -166,7 +166,7 @@ std::string text_of(const Graph& graph, const Row& row) {
   if (s.moved_write + s.moved_read > 0)
     moved += fmt::format(", to disk {}, from disk {}", format_bytes(s.moved_write),
                          format_bytes(s.moved_read));
-  facts.add("moved", fmt::format("{}, in {} copies", moved, s.copies));
+  facts.add("moved", fmt::format("{}; {} copies", moved, s.copies));
   return facts.text();
 }
 
