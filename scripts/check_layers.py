@@ -32,7 +32,7 @@ ALLOWED: dict[str, list[str]] = {
     "share": ["base"],
     "report": ["base", "graph", "profile", "plan", "simulate"],
     "cli": CORE,
-    "torch": ["base", "graph", "profile", "plan", "tiers", "run"],
+    "torch": ["base", "graph", "profile", "split", "plan", "tiers", "run"],
     "bind": CORE + ["torch"],
     # Tests, fuzzers and benches that cross folders.
     "tests": CORE + ["cli"],

@@ -75,5 +75,6 @@ void bind_study(py::module_& module);
 void bind_allocator(py::module_& module);
 void bind_session(py::module_& module);
 void bind_measure(py::module_& module);
+void bind_split(py::module_& module);
 
 }  // namespace outsize::bind

@@ -7,6 +7,7 @@
 PYBIND11_MODULE(outsize_core, module) {
   using namespace outsize::bind;
   module.doc() = "The core of Outsize: plans, checks, simulates and runs training steps.";
+  module.attr("__version__") = OUTSIZE_VERSION;
   define_errors(module);
   // Needs torch's CPU allocator to be there: the package imports torch first.
   outsize::install_allocator();
@@ -15,4 +16,5 @@ PYBIND11_MODULE(outsize_core, module) {
   bind_allocator(module);
   bind_session(module);
   bind_measure(module);
+  bind_split(module);
 }
