@@ -51,6 +51,7 @@ Row plan_row(const Case& c, const Request& request) {
   row.planner = request.planner;
   row.budgets = request.budgets;
   row.floor = floor_of(c.graph, c.workspaces);
+  row.compute_ns = compute_ns(c.profile);
   Deadline deadline = request.search->deadline(request.interrupt);
   Problem problem;
   problem.graph = &c.graph;
@@ -72,6 +73,8 @@ Row plan_row(const Case& c, const Request& request) {
   Result<Planned> planned = run_planner(request.planner, problem);
   if (progress) fmt::print(stderr, "\r\033[K");
   row.interrupted = deadline.cancelled();
+  row.seconds = deadline.seconds();
+  row.work = deadline.work_done();
   if (planned.ok()) {
     row.planned = *std::move(planned);
     row.bound_ns = std::max(row.planned->bound_ns, bound_of(c, request));
@@ -79,7 +82,7 @@ Row plan_row(const Case& c, const Request& request) {
   }
   row.error = planned.error();
   row.least_budget = least_budget_in(row.error->message);
-  row.bound_ns = compute_ns(c.profile);
+  row.bound_ns = row.compute_ns;
   return row;
 }
 
@@ -118,8 +121,14 @@ JsonObject fields_of(const Graph& graph, const Row& row) {
   fields.set("planner", row.planner).set("feasible", row.planned.has_value());
   fields.set("budget", tiers_object(row.budgets.device, row.budgets.host, row.budgets.disk));
   if (!row.planned) {
+    // The names that a plan would have, so that rows can be read alike.
+    constexpr std::optional<int64_t> kNone;
+    fields.set("step_ns", kNone).set("compute_ns", row.compute_ns);
+    fields.set("recompute_ns", kNone).set("stall_ns", kNone).set("bound_ns", row.bound_ns);
+    fields.set("gap", kNone).set("ideal", kNone).set("peak", kNone);
     fields.set("floor", row.floor.bytes).set("at", place_of(graph, row.floor.op));
-    fields.set("least_budget", row.least_budget);
+    fields.set("moved", kNone).set("least_budget", row.least_budget);
+    fields.set("seconds", row.seconds).set("work", row.work).set("first_plan_seconds", kNone);
     if (row.interrupted) fields.set("interrupted", true);
     return fields;
   }

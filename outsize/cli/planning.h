@@ -34,15 +34,18 @@ struct Row {
   std::optional<Planned> planned;
   std::optional<Error> error;           // where there is no plan
   std::optional<int64_t> least_budget;  // infeasible: the least device bytes that would do
+  int64_t compute_ns = 0;
   int64_t bound_ns = 0;
   Floor floor;
+  double seconds = 0;
+  int64_t work = 0;
   bool interrupted = false;
 };
 
 // Other errors than "infeasible" (an unknown planner) are the row's as well.
 Row plan_row(const Case& c, const Request& request);
 
-// The fields of `plan`, where infeasible those that are known.
+// The fields of `plan`; where infeasible, null but for those that are known.
 JsonObject fields_of(const Graph& graph, const Row& row);
 // {"op", "name", "module", "file", "line", "phase"}; empty where `op` is none.
 JsonObject place_of(const Graph& graph, OpId op);

@@ -94,7 +94,9 @@ Result<Answer> sweep(const Options& options) {
     JsonObject object;
     object.set("device", device).set("feasible", best.has_value());
     if (!best) {
-      object.set("least_budget", row.least_budget).set("bound_ns", bound_ns);
+      constexpr std::optional<int64_t> kNone;
+      object.set("step_ns", kNone).set("ideal", kNone).set("bound_ns", bound_ns);
+      object.set("least_budget", row.least_budget);
       table.row({format_bytes(device), "-", "-", format_ns(bound_ns),
                  row.least_budget ? "no: needs " + format_bytes(*row.least_budget) : "no"});
     } else {

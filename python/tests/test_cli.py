@@ -1,105 +1,33 @@
-"""The `outsize` command from outside: what it prints with --json, its exit codes, the files it writes.
-
-Runs build/bin/outsize, or the program that OUTSIZE_COMMAND names.
-"""
+"""The `outsize` command from outside: what it prints with --json and which files it writes."""
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
-COMMAND = Path(os.environ.get("OUTSIZE_COMMAND", ROOT / "build" / "bin" / "outsize"))
-DATA = next(
-    (f for f in (ROOT / "shared" / "data", ROOT.parent / "shared" / "data") if f.is_dir()), None
+from cli_steps import (
+    CHAIN,
+    CHAIN_COMPUTE,
+    CHAIN_FLOOR,
+    CHAIN_PEAK,
+    COMMAND,
+    DATA,
+    TWO,
+    Fields,
+    answer,
+    imported,
+    needs_command,
+    refusal,
+    run,
+    trace,
 )
 
-pytestmark = pytest.mark.skipif(not COMMAND.exists(), reason=f"no {COMMAND}: run make build")
-
-Fields = dict[str, Any]
-
-
-def run(*words: object, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [str(COMMAND), *map(str, words)], input=stdin, capture_output=True, text=True, timeout=300
-    )
-
-
-def answer(*words: object, code: int = 0, stdin: str | None = None) -> Fields:
-    """The one JSON object on stdout; nothing else may be on either stream."""
-    done = run(*words, "--json", stdin=stdin)
-    assert done.returncode == code, done.stdout + done.stderr
-    assert done.stderr == ""
-    fields = json.loads(done.stdout)
-    assert isinstance(fields["outsize"], str)
-    assert ("error" in fields) == (code != 0)
-    return fields
-
-
-def refusal(*words: object, code: int = 2, stdin: str | None = None) -> str:
-    """The error's message, the same for people and for scripts."""
-    error = answer(*words, code=code, stdin=stdin)["error"]
-    assert error["kind"] == {1: "infeasible", 2: "bad input"}[code]
-    plain = run(*words, stdin=stdin)
-    assert plain.returncode == code
-    assert plain.stderr == f"outsize: {error['message']}\n"
-    return error["message"]
-
-
-def trace(
-    storages: Sequence[tuple[str, int, str]], ops: Sequence[tuple[str, int, Fields]]
-) -> Fields:
-    return {
-        "format": "op-trace",
-        "version": 1,
-        "title": "by hand",
-        "storages": [{"id": i, "bytes": b, "role": r} for i, b, r in storages],
-        "ops": [{"name": n, "ns": ns, **touched} for n, ns, touched in ops],
-    }
-
-
-# Forward makes A, B, C of 100 bytes; backward reads them in reverse. w is read by all and updated.
-CHAIN = trace(
-    [("w", 50, "persistent"), ("x", 100, "input")]
-    + [(s, 100, "activation") for s in ("A", "B", "C", "gC", "gB", "gA")]
-    + [("loss", 4, "output")],
-    [
-        ("f1", 10, {"reads": ["w", "x"], "makes": ["A"]}),
-        ("f2", 20, {"reads": ["w", "A"], "makes": ["B"]}),
-        ("f3", 30, {"reads": ["w", "B"], "makes": ["C"]}),
-        ("loss", 5, {"reads": ["C"], "makes": ["loss", "gC"]}),
-        ("b3", 30, {"reads": ["w", "B", "C", "gC"], "makes": ["gB"]}),
-        ("b2", 20, {"reads": ["w", "A", "B", "gB"], "makes": ["gA"]}),
-        ("update", 10, {"reads": ["gA"], "mutates": ["w"]}),
-    ],
-)
-CHAIN_COMPUTE = 125
-# b3 runs beside A and x (x is there to its last use, f1): w, A, B, C, gC, gB, loss.
-CHAIN_PEAK = 50 + 5 * 100 + 4
-CHAIN_FLOOR = 50 + 4 * 100  # b3's and b2's own operands
-
-# w and v are each read by one op. In 100 bytes one of them has to come in each step: 100 ns.
-TWO = trace(
-    [("w", 100, "persistent"), ("v", 100, "persistent")],
-    [("a", 10, {"reads": ["w"]}), ("b", 10, {"reads": ["v"]})],
-)
-
-
-def imported(folder: Path, form: Fields, name: str = "graph.json") -> Path:
-    source = folder / f"trace-{name}"
-    source.write_text(json.dumps(form))
-    graph = folder / name
-    answer("import", "op-trace", source, "-o", graph)
-    return graph
+pytestmark = needs_command
 
 
 @pytest.fixture
@@ -431,6 +359,8 @@ def test_compare_has_a_row_per_planner(chain: Path) -> None:
     assert [row["planner"] for row in rows] == ["keep", "outsize"]
     assert rows[0]["feasible"] is False
     assert rows[0]["least_budget"] >= CHAIN_PEAK
+    assert rows[0]["step_ns"] is None
+    assert set(rows[1]) - set(rows[0]) <= {"reruns", "copies", "history"}
     assert rows[1]["feasible"] is True
     plan = answer("plan", chain, "--machine", "unit", "--work", 20, "--device", "500")
     for key in ("step_ns", "peak", "moved", "bound_ns", "work"):
@@ -445,6 +375,7 @@ def test_sweep_is_never_slower_with_more_memory(chain: Path) -> None:
     rows = answer(*words, "--device", f"{CHAIN_FLOOR - 50}:{CHAIN_PEAK + 50}:6")["rows"]
     assert [row["device"] for row in rows] == [400 + i * 204 // 5 for i in range(6)]
     assert rows[0]["feasible"] is False
+    assert rows[0]["step_ns"] is rows[0]["ideal"] is None
     feasible = [row for row in rows if row["feasible"]]
     assert feasible == rows[len(rows) - len(feasible) :]
     times = [row["step_ns"] for row in feasible]
@@ -511,189 +442,6 @@ def test_pack_names_line_and_column() -> None:
     assert "line 2" in message
     assert "size" in message
     assert "did you mean 'search'" in refusal("pack", "-", "--method", "serch", stdin=BUFFERS)
-
-
-# --- bad use and bad input --------------------------------------------------------------------------
-
-
-def test_missing_file(chain: Path, tmp_path: Path) -> None:
-    absent = tmp_path / "absent.json"
-    for words in (
-        ("plan", absent, "--machine", "unit", "--device", "1"),
-        ("check", chain, absent, "--machine", "unit"),
-        ("import", "op-trace", absent, "-o", tmp_path / "g.json"),
-        ("pack", absent),
-    ):
-        message = refusal(*words)
-        assert str(absent) in message
-        assert "No such file" in message
-
-
-def test_not_json_names_line_and_column(tmp_path: Path) -> None:
-    graph = tmp_path / "graph.json"
-    graph.write_text('{"format": "outsize-graph",\n "version": 1,,}')
-    message = refusal("bound", graph, "--machine", "unit", "--device", "1")
-    assert str(graph) in message
-    assert "line 2" in message
-    assert "column" in message
-
-
-def test_wrong_format_and_unknown_fields_are_named(chain: Path, tmp_path: Path) -> None:
-    graph = tmp_path / "other.json"
-    form = json.loads(chain.read_text())
-    form["ops"][2]["raeds"] = []
-    graph.write_text(json.dumps(form))
-    message = refusal("bound", graph, "--machine", "unit", "--device", "1")
-    assert "ops[2]" in message
-    assert "'raeds'" in message
-    assert "did you mean 'reads'" in message
-    message = refusal("check", chain, chain, "--machine", "unit")
-    assert "outsize-plan" in message
-
-
-@pytest.mark.parametrize("ns", ["NaN", "-1", "1e400", '"10"', "1.5"])
-def test_times_that_are_no_times(tmp_path: Path, ns: str) -> None:
-    source = tmp_path / "trace.json"
-    source.write_text(json.dumps(TWO).replace('"ns": 10', f'"ns": {ns}', 1))
-    refusal("import", "op-trace", source, "-o", tmp_path / "graph.json")
-    assert not (tmp_path / "graph.json").exists()
-
-
-def test_graph_without_a_profile_says_what_to_do(chain: Path, tmp_path: Path) -> None:
-    form = json.loads(chain.read_text())
-    del form["profile"]
-    graph = tmp_path / "bare.json"
-    graph.write_text(json.dumps(form))
-    message = refusal("plan", graph, "--machine", "unit", "--device", "1000")
-    assert "no profile" in message
-    assert "outsize import op-trace" in message
-
-
-@pytest.mark.parametrize("budget", ["6GiBs", "lots", "-5", "1.5", "9" * 30, "x%"])
-def test_budgets_that_can_not_be_read(chain: Path, budget: str) -> None:
-    for words in ([f"--device={budget}"], ["--device", budget]):
-        message = refusal("plan", chain, "--machine", "unit", *words)
-        assert "--device" in message
-        assert budget in message
-
-
-def test_budgets_by_unit_and_share(chain: Path) -> None:
-    for text, bytes_ in (
-        ("1KiB", 1024),
-        ("1kB", 1000),
-        ("1048576", 1048576),
-        ("200%", 2 * CHAIN_PEAK),
-    ):
-        fields = answer("bound", chain, "--machine", "unit", "--device", text)
-        assert fields["budget"]["device"] == bytes_
-
-
-def test_budgets_left_out_come_from_the_machine(chain: Path) -> None:
-    fields = answer("bound", chain, "--machine", "v100-16gb-pcie3")
-    assert fields["budget"] == {"device": 16 * 10**9, "host": 128 << 30, "disk": 0}
-    assert "--device" in refusal("bound", chain, "--machine", "unit")
-    assert "--machine" in refusal("bound", chain, "--device", "1000")
-
-
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [
-        ("--seconds", "-1"),
-        ("--seconds", "nan"),
-        ("--seconds", "soon"),
-        ("--work", "-1"),
-        ("--work", "1e3"),
-        ("--seed", "-1"),
-        ("--threads", "0"),
-        ("--allow", "swop"),
-    ],
-)
-def test_search_options_out_of_range(chain: Path, option: str, value: str) -> None:
-    message = refusal("plan", chain, "--machine", "unit", "--device", "1000", f"{option}={value}")
-    assert option in message
-
-
-def test_unknown_words_name_the_nearest(chain: Path) -> None:
-    assert "did you mean 'plan'" in refusal("paln", chain)
-    assert "did you mean 'list'" in refusal("machine", "lst")
-    assert "did you mean '--device'" in refusal(
-        "plan", chain, "--machine", "unit", "--devise", "5GB"
-    )
-    assert "did you mean 'outsize'" in refusal(
-        "plan", chain, "--machine", "unit", "--device", "1000", "--planner", "outsise"
-    )
-    assert "too many" in refusal("bound", chain, "more", "--machine", "unit", "--device", "1000")
-
-
-def test_no_words_prints_help_and_fails() -> None:
-    done = run()
-    assert done.returncode == 2
-    assert "plan" in done.stderr
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "import",
-        "machine",
-        "machine list",
-        "machine show",
-        "machine measure",
-        "bound",
-        "plan",
-        "check",
-    ]
-    + ["simulate", "compare", "sweep", "explain", "pack"],
-)
-def test_help(words: str) -> None:
-    done = run(*words.split(), "--help")
-    assert done.returncode == 0
-    assert words.split()[-1] in done.stdout
-
-
-def test_version() -> None:
-    assert run("--version").stdout.strip() == answer("machine", "list")["outsize"]
-
-
-def test_unwritable_outputs_leave_nothing_behind(chain: Path, tmp_path: Path) -> None:
-    (tmp_path / "folder").mkdir()
-    for output in (tmp_path / "absent" / "plan.json", tmp_path / "folder"):
-        before = sorted(tmp_path.rglob("*"))
-        message = refusal("plan", chain, "--machine", "unit", "--device", "100%", "-o", output)
-        assert str(output) in message
-        assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_a_failed_command_leaves_the_old_file(chain: Path, tmp_path: Path) -> None:
-    plan = tmp_path / "plan.json"
-    plan.write_text("old")
-    answer("plan", chain, "--machine", "unit", "--device", "1", "-o", plan, code=1)
-    assert plan.read_text() == "old"
-    assert sorted(f.name for f in tmp_path.iterdir() if "draft" in f.name) == []
-
-
-def test_tables_for_people_are_not_json(chain: Path, tmp_path: Path) -> None:
-    plan = tmp_path / "plan.json"
-    made = run("plan", chain, "--machine", "unit", "--device", "100%", "-o", plan)
-    assert made.returncode == 0
-    assert made.stderr == ""
-    assert "125 ns" in made.stdout
-    for words in (
-        ("machine", "list"),
-        ("machine", "show", "unit"),
-        ("bound", chain, "--machine", "unit", "--device", "100%"),
-        ("check", chain, plan, "--machine", "unit"),
-        ("simulate", chain, plan, "--machine", "unit"),
-        ("compare", chain, "--machine", "unit", "--device", "500", "--work", "5"),
-        ("sweep", chain, "--machine", "unit", "--device", "460:560:2", "--work", "5"),
-        ("explain", chain, "--machine", "unit", "--device", "500", "--work", "5"),
-    ):
-        done = run(*words)
-        assert done.returncode == 0, done.stderr
-        assert done.stderr == ""
-        assert len(done.stdout.splitlines()) >= 1
-        with pytest.raises(json.JSONDecodeError):
-            json.loads(done.stdout)
 
 
 # --- public data ------------------------------------------------------------------------------------
