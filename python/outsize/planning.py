@@ -36,6 +36,7 @@ class Budgets:
     device: int
     host: int
     disk: int
+    host_given: bool  # by the user; otherwise it is what is free
 
 
 @dataclass(frozen=True)
@@ -142,9 +143,11 @@ class Planner:
         if self._work is not None:
             options["work"] = self._work
         machine = self.machine()
-        key = cache.digest_of(graph_text, profile_text, machine, json.dumps(options), _core_build())
+        # Free RAM is another at each start; a plan that fits in what there is now will do.
+        keyed = {**options, "host": limits.host if limits.host_given else None}
+        key = cache.digest_of(graph_text, profile_text, machine, json.dumps(keyed), _core_build())
         result = cache.load("plan", key, self._log) if self._use_cache else None
-        if result is None:
+        if result is None or result["extent"]["host"] > limits.host:
             result = self._plan(graph_text, profile_text, machine, options)
             if self._use_cache:
                 cache.store("plan", key, result, self._log)

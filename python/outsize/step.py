@@ -302,7 +302,8 @@ class Step:
                 raise BadInputError(
                     f"the model already has a step with a budget of "
                     f"{format_bytes(shared.device_bytes)}; {self.__name__} asks for "
-                    f"{format_bytes(device)}: steps of one model share one memory, give both the same"
+                    f"{format_bytes(device)}: steps of one model share one memory: "
+                    "give both the same, or close() the other first"
                 )
             device = shared.device_bytes
         return Budgets(
@@ -317,6 +318,7 @@ class Step:
                 )
             ),
             disk=0,
+            host_given=host is not None,
         )
 
     def _is_share(self) -> bool:

@@ -1,7 +1,7 @@
 """Tiny training runs for the tests of `outsize.step`: models, optimizers, a step and its batches.
 
-    run = gpt2("sdpa", "adamw")      # builds it anew, the same each time
-    run.step(*run.batches[0])
+run = gpt2("sdpa", "adamw")      # builds it anew, the same each time
+run.step(*run.batches[0])
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Runs a `Training` plainly and under `outsize.step`, and compares every bit after every step.
 
-    wanted = train(make)                          # eager
-    compare(wanted, train(make, budget="60%"))    # planned
+wanted = train(make)                          # eager
+compare(wanted, train(make, budget="60%"))    # planned
 """
 
 from __future__ import annotations
@@ -73,10 +73,11 @@ def compare(wanted: Log, had: Log) -> None:
 
 
 def check_budget(log: Log, budget: int) -> None:
-    """No step went over its budget, and each peak is what was forecast."""
+    """No step went over its budget, and each peak, as the allocator's hook saw it, is what was forecast."""
     for record in log.records:
         assert 0 < record.peak_bytes <= budget
-        assert record.peak_bytes == record.forecast.peak_bytes
+        # Plans place whole blocks of 64 bytes; the hook counts the bytes that an op asks for.
+        assert 0 <= record.forecast.peak_bytes - record.peak_bytes < 64
 
 
 def sizes_of(make: Make) -> tuple[int, int]:
