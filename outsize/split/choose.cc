@@ -30,6 +30,11 @@ struct Group {
   int64_t wanted = 2;  // pieces
 };
 
+struct Refusal {
+  OpId op;
+  std::string why;
+};
+
 class Round {
  public:
   Round(const Graph& graph, const SplitOptions& options, const std::vector<int64_t>& workspace_bytes,
@@ -204,7 +209,7 @@ class Round {
       std::iota(bounds.begin(), bounds.end(), 0);
       return proved(group, bounds);
     }
-    OpId differs;
+    Refusal differs;
     int64_t pieces = std::min(group.wanted, group.common);
     for (int attempt = 0; attempt < kTries && pieces <= group.common; ++attempt) {
       pieces = next_divisor(group.common, pieces);
@@ -212,34 +217,34 @@ class Round {
       if (!found.ok() || !found->empty()) return found;
       ++pieces;
     }
-    refuse(differs, "its bits differ when it runs in pieces");
+    refuse(differs.op, differs.why);
     return std::vector<Cut>();
   }
 
   Result<std::vector<Cut>> proved(const Group& group, const std::vector<int64_t>& bounds) {
-    OpId differs;
+    Refusal differs;
     Result<std::vector<Cut>> found = try_cuts(group, bounds, differs);
     if (found.ok() && found->empty())
-      refuse(differs, bounds.size() < 3 ? "it has one piece" : "its bits differ when it runs in pieces");
+      refuse(differs.op, differs.why);
     return found;
   }
 
   // `bounds` in units of the group; empty if the bits of some op differ: it is put into `differs`.
   Result<std::vector<Cut>> try_cuts(const Group& group, const std::vector<int64_t>& bounds,
-                                    OpId& differs) {
+                                    Refusal& differs) {
     std::vector<Cut> cuts;
     if (bounds.size() < 3) {
-      differs = group.ops.front();
+      differs = {group.ops.front(), "it has one piece"};
       return cuts;
     }
     for (const OpId op : group.ops) {
       const Slicing& how = *slicing(op);
       Cut cut{op, how.kind, bounds, -1};
       for (int64_t& bound : cut.bounds) bound *= how.count / bounds.back();
-      const Result<bool> equal = options_.prove(graph_, cut);
-      if (!equal.ok()) return equal.error();
-      if (!*equal) {
-        differs = op;
+      const Result<Proof> proof = options_.prove(graph_, cut);
+      if (!proof.ok()) return proof.error();
+      if (!proof->equal) {
+        differs = {op, proof->why};
         return std::vector<Cut>();
       }
       cuts.push_back(std::move(cut));

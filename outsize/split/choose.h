@@ -18,6 +18,13 @@
 
 namespace outsize {
 
+// Whether an op in pieces gives the same bits; if not, what was seen.
+struct Proof {
+  bool equal = false;
+  std::string why;
+  bool operator==(const Proof&) const = default;
+};
+
 struct SplitOptions {
   // Affects result: what an op should need at most: its operands, as large as they must be held, and its
   // workspace.
@@ -27,7 +34,7 @@ struct SplitOptions {
   // Affects result: pieces this small are not made.
   int64_t least_piece_bytes = int64_t{64} << 10;
   // Whether this device gives the same bits for the op cut so. Required; an error ends the split.
-  std::function<Result<bool>(const Graph& graph, const Cut& cut)> prove;
+  std::function<Result<Proof>(const Graph& graph, const Cut& cut)> prove;
 };
 
 struct SplitDone {

@@ -23,6 +23,13 @@ namespace outsize {
 namespace {
 
 constexpr int64_t kAlignment = 64;
+constexpr std::string_view kEqual = "equal";
+constexpr std::string_view kDiffers = "differs: ";
+
+std::string one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
 
 // The op alone in a graph of its own: what it needs is there at entry, what it writes is wanted.
 struct Alone {
@@ -35,7 +42,13 @@ Alone alone(const Graph& graph, const Cut& cut) {
   const Op& op = graph.op(cut.op);
   out.graph.device_type = graph.device_type;
   out.graph.threads = graph.threads;
-  out.graph.scalars = graph.scalars;
+  // Numbers that the step computes are given here.
+  for (size_t s = 0; s < graph.scalars.size(); ++s) {
+    Scalar scalar;
+    scalar.name = fmt::format("{}", s);
+    scalar.present = graph.scalars[s].present;
+    out.graph.scalars.push_back(std::move(scalar));
+  }
   std::map<StorageId, StorageId> storages;
   std::map<ValueId, ValueId> values;
   const auto storage_of = [&](StorageId id) {
@@ -231,61 +244,71 @@ std::string Prover::path_of(const std::string& key) const {
   return fmt::format("{}/proofs/{:016x}.txt", folder_, hash);
 }
 
-Result<bool> Prover::prove(const Graph& graph, const Cut& cut) {
+Result<Proof> Prover::run(const Graph& graph, const Cut& cut) const {
+  // Cut as it will be in the step: the same pieces, one after another.
+  const Result<Graph> pieces = apply_cuts(graph, {cut});
+  if (!pieces.ok()) return Proof{false, pieces.error().message};
+  Ground ground, cut_ground;
+  if (Status laid = ground.lay_out(graph); !laid.ok()) return laid.error();
+  if (Status laid = cut_ground.lay_out(*pieces); !laid.ok()) return laid.error();
+  for (int r = 0; r < options_.runs; ++r) {
+    ground.poison();
+    fill(graph, ground, options_.seed * 1000 + static_cast<uint64_t>(r));
+    cut_ground.poison();
+    for (size_t s = 0; s < graph.storages.size(); ++s) {
+      const StorageId id(static_cast<int64_t>(s));
+      std::memcpy(cut_ground.storage(id), ground.storage(id),
+                  static_cast<size_t>(graph.storages[s].bytes));
+    }
+    if (Status ran = run_op(graph, OpId{0}, ground); !ran.ok()) return ran.error();
+    for (size_t t = 0; t < pieces->ops.size(); ++t)
+      if (Status ran = run_op(*pieces, OpId(static_cast<int64_t>(t)), cut_ground); !ran.ok())
+        return Proof{false, "a piece can't run: " + one_line(ran.error().message)};
+    for (size_t s = 0; s < graph.storages.size(); ++s) {
+      const StorageId id(static_cast<int64_t>(s));
+      if (std::memcmp(ground.storage(id), cut_ground.storage(id),
+                      static_cast<size_t>(graph.storages[s].bytes)) != 0)
+        return Proof{false, "its bits differ when it runs in pieces"};
+    }
+  }
+  return Proof{true, ""};
+}
+
+Result<Proof> Prover::prove(const Graph& graph, const Cut& cut) {
   const Alone whole = alone(graph, cut);
   const std::string key =
       fmt::format("outsize-proof 1\n{}; {} runs, seed {}\n{}\nby {} at {}\n", surroundings_, options_.runs,
                   options_.seed, measure_key(whole.graph, OpId{0}, {}), kCutKindNames.name(cut.kind),
                   fmt::join(cut.bounds, ","));
+  const auto keep = [&](Proof proof) { return known_[key] = std::move(proof); };
   if (const auto known = known_.find(key); known != known_.end()) {
     ++from_cache_;
     return known->second;
   }
   const std::string path = folder_.empty() ? "" : path_of(key);
-  std::error_code ignored;  // a file that can't be looked at counts as not there
-  if (!path.empty() && std::filesystem::exists(path, ignored)) {
+  std::error_code error;
+  if (!path.empty() && std::filesystem::exists(path, error)) {
+    // A file that is damaged, or of another key whose hash is equal, is proved again and replaced.
     const Result<std::string> text = read_file(path);
-    for (const bool equal : {true, false})
-      if (text.ok() && *text == key + (equal ? "equal\n" : "differs\n")) {
-        ++from_cache_;
-        return known_[key] = equal;
-      }
+    if (text.ok() && text->starts_with(key) && text->ends_with('\n')) {
+      const std::string verdict = text->substr(key.size(), text->size() - key.size() - 1);
+      ++from_cache_;
+      if (verdict == kEqual) return keep({true, ""});
+      if (verdict.starts_with(kDiffers)) return keep({false, verdict.substr(kDiffers.size())});
+      --from_cache_;
+    }
   }
-  // Cut as it will be in the step: the same pieces, one after another.
-  const Result<Graph> pieces = apply_cuts(whole.graph, {whole.cut});
-  bool equal = pieces.ok();
   ++proved_;
-  Ground ground, cut_ground;
-  if (Status laid = ground.lay_out(whole.graph); !laid.ok()) return laid.error();
-  if (equal)
-    if (Status laid = cut_ground.lay_out(*pieces); !laid.ok()) return laid.error();
-  for (int r = 0; equal && r < options_.runs; ++r) {
-    const uint64_t seed = options_.seed * 1000 + static_cast<uint64_t>(r);
-    ground.poison();
-    fill(whole.graph, ground, seed);
-    cut_ground.poison();
-    for (size_t s = 0; s < whole.graph.storages.size(); ++s) {
-      const StorageId id(static_cast<int64_t>(s));
-      std::memcpy(cut_ground.storage(id), ground.storage(id),
-                  static_cast<size_t>(whole.graph.storages[s].bytes));
-    }
-    if (Status ran = run_op(whole.graph, OpId{0}, ground); !ran.ok()) return ran.error();
-    for (size_t t = 0; equal && t < pieces->ops.size(); ++t)
-      equal = run_op(*pieces, OpId(static_cast<int64_t>(t)), cut_ground).ok();
-    for (size_t s = 0; equal && s < whole.graph.storages.size(); ++s) {
-      const StorageId id(static_cast<int64_t>(s));
-      equal = std::memcmp(ground.storage(id), cut_ground.storage(id),
-                          static_cast<size_t>(whole.graph.storages[s].bytes)) == 0;
-    }
-  }
+  Result<Proof> proof = run(whole.graph, whole.cut);
+  if (!proof.ok()) return proof;
   if (!path.empty()) {
-    std::error_code error;
     std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
+    const std::string verdict =
+        proof->equal ? std::string(kEqual) : std::string(kDiffers) + proof->why;
     // What can't be kept is proved again next time.
-    if (error || !write_file_atomically(path, key + (equal ? "equal\n" : "differs\n")).ok())
-      folder_.clear();
+    if (error || !write_file_atomically(path, key + verdict + "\n").ok()) folder_.clear();
   }
-  return known_[key] = equal;
+  return keep(std::move(*proof));
 }
 
 }  // namespace outsize

@@ -2,7 +2,7 @@
 // of the right shapes, several times, and everything they write is compared byte for byte.
 //
 //   Prover prover({.seed = 1});
-//   Result<bool> equal = prover.prove(graph, {OpId{17}, CutKind::kRows, {0, 128, 256, 300}});
+//   Result<Proof> proof = prover.prove(graph, {OpId{17}, CutKind::kRows, {0, 128, 256, 300}});
 //
 // A proof holds for that op, shape, cut (tail included), torch version, thread count and processor; it is
 // kept on disk under all of these. An op that can't be called in pieces, or whose pieces have another
@@ -17,7 +17,7 @@
 
 #include "outsize/base/result.h"
 #include "outsize/graph/graph.h"
-#include "outsize/split/split.h"
+#include "outsize/split/choose.h"
 
 namespace outsize {
 
@@ -33,18 +33,19 @@ class Prover {
  public:
   explicit Prover(const ProveOptions& options);
   // Errors: the op as a whole can't be called.
-  Result<bool> prove(const Graph& graph, const Cut& cut);
+  Result<Proof> prove(const Graph& graph, const Cut& cut);
 
   int64_t proved() const { return proved_; }          // cuts that were run
   int64_t from_cache() const { return from_cache_; }  // cuts known from disk or from earlier calls
 
  private:
+  Result<Proof> run(const Graph& graph, const Cut& cut) const;
   std::string path_of(const std::string& key) const;
 
   const ProveOptions options_;
   std::string folder_;
   const std::string surroundings_;
-  std::map<std::string, bool> known_;
+  std::map<std::string, Proof> known_;
   int64_t proved_ = 0;
   int64_t from_cache_ = 0;
 };

@@ -41,7 +41,7 @@ py::dict split_text(const std::string& graph_text, const py::dict& dict) {
   given.finish();
   Prover prover(proving);
   std::exception_ptr thrown;
-  options.prove = [&](const Graph& of, const Cut& cut) -> Result<bool> {
+  options.prove = [&](const Graph& of, const Cut& cut) -> Result<Proof> {
     {
       const py::gil_scoped_acquire gil;
       if (PyErr_CheckSignals() != 0) {
@@ -99,13 +99,18 @@ py::list cuts_text(const std::string& graph_text) {
   return out;
 }
 
-bool prove_text(const std::string& graph_text, const py::dict& cut, const py::dict& dict) {
+py::dict prove_text(const std::string& graph_text, const py::dict& cut, const py::dict& dict) {
   const Graph graph = value_or_raise(graph_from_json(graph_text));
   Options given(dict);
   const ProveOptions options = prove_options(given);
   given.finish();
   const Cut wanted = cut_from(cut);
-  return value_or_raise(without_gil([&] { return Prover(options).prove(graph, wanted); }));
+  const Proof proof =
+      value_or_raise(without_gil([&] { return Prover(options).prove(graph, wanted); }));
+  py::dict d;
+  d["equal"] = proof.equal;
+  d["why"] = proof.why;
+  return d;
 }
 
 std::string apply_text(const std::string& graph_text, const py::list& list) {
