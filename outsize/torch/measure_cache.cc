@@ -15,7 +15,7 @@ namespace outsize {
 namespace {
 
 constexpr std::string_view kFormat = "outsize-op-cost";
-constexpr int64_t kVersion = 1;
+constexpr int64_t kVersion = 2;
 constexpr size_t kMostNotes = 10;
 
 // FNV-1a: a name for a file, nothing more; the key itself stands inside.
@@ -24,6 +24,13 @@ uint64_t name_hash(const std::string& text) {
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
   return hash;
 }
+
+std::string dump(const Json& json) {
+  return json.dump(-1, ' ', true, Json::error_handler_t::replace);
+}
+
+// Of all other fields: a file whose numbers have changed by accident is told from a good one.
+std::string digest_of(const Json& json) { return fmt::format("{:016x}", name_hash(dump(json))); }
 
 std::string text_of(const std::string& surroundings, const std::string& key, const MeasuredOp& op) {
   Json requests = Json::array();
@@ -34,7 +41,7 @@ std::string text_of(const std::string& surroundings, const std::string& key, con
     findings.push_back({{"kind", std::string(kFindingKindNames.name(finding.kind))},
                         {"local", finding.local},
                         {"text", finding.text}});
-  const Json json = {{"format", std::string(kFormat)},
+  Json json = {{"format", std::string(kFormat)},
                      {"version", kVersion},
                      {"surroundings", surroundings},
                      {"key", key},
@@ -46,7 +53,8 @@ std::string text_of(const std::string& surroundings, const std::string& key, con
                      {"runtime_bytes", op.runtime_bytes},
                      {"findings", findings},
                      {"made_bytes", op.made_bytes}};
-  return json.dump(-1, ' ', true, Json::error_handler_t::replace) + "\n";
+  json["digest"] = digest_of(json);
+  return dump(json) + "\n";
 }
 
 Result<std::optional<MeasuredOp>> op_from(const std::string& text, const std::string& surroundings,
@@ -72,6 +80,7 @@ Result<std::optional<MeasuredOp>> op_from(const std::string& text, const std::st
                                 static_cast<int32_t>(request.at(1).integer(-1, INT32_MAX)),
                                 request.at(2).integer(0)});
   }
+  const std::string digest = fields.required("digest").string();
   op.runtime_bytes = fields.required("runtime_bytes").integer(0);
   const JsonNode findings = fields.required("findings");
   for (size_t i = 0; i < findings.size(); ++i) {
@@ -86,6 +95,9 @@ Result<std::optional<MeasuredOp>> op_from(const std::string& text, const std::st
   for (size_t i = 0; i < made.size(); ++i) op.made_bytes.push_back(made.at(i).integer(-1));
   fields.finish();
   if (errors.any()) return errors.first();
+  Json rest = *json;
+  rest.erase("digest");
+  if (digest != digest_of(rest)) return bad_input("its numbers do not fit its digest");
   if (!same) return std::optional<MeasuredOp>();
   return std::optional<MeasuredOp>(std::move(op));
 }

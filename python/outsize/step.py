@@ -20,10 +20,12 @@ from __future__ import annotations
 import difflib
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
+
+import outsize_core
 
 from .budgets import available_host_bytes, format_bytes, parse_bytes
 from .call import Call, differences, tensors_by_name
@@ -73,9 +75,7 @@ def step(*objects: Any, **options: Any) -> Callable[[Callable[..., Any]], Step]:
     }
     for name in options:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}"
-            raise BadInputError(f"step() has no option {name!r}{hint}")
+            raise BadInputError(f"step() has no option {name!r}{_nearest(name, known)}")
     chosen = {**known, **options}
     if chosen["budget"] is None:
         raise BadInputError(
@@ -98,11 +98,22 @@ def step(*objects: Any, **options: Any) -> Callable[[Callable[..., Any]], Step]:
     if not models:
         raise BadInputError("step() needs the model that the step trains as its first argument")
     _check_objects(models, optimizers)
-    if not str(chosen["budget"]).strip().endswith("%"):
-        parse_bytes(chosen["budget"])
+    # Read now, so that a slip of the pen is told before the model is captured; shares: of any peak.
+    parse_bytes(chosen["budget"], peak_bytes=1 << 60)
     if chosen["host"] is not None:
         parse_bytes(chosen["host"])
+    planners = outsize_core.planner_names()
+    if chosen["planner"] not in planners:
+        raise BadInputError(
+            f"step() has no planner {chosen['planner']!r}"
+            f"{_nearest(str(chosen['planner']), planners)}"
+        )
     return lambda function: Step(function, models, optimizers, chosen)
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}"
 
 
 def _check_objects(models: list[torch.nn.Module], optimizers: list[torch.optim.Optimizer]) -> None:

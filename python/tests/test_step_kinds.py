@@ -266,7 +266,7 @@ def test_two_models_with_an_optimizer_each() -> None:
             ]
             steps = [wrap(step) for wrap, step in zip(decorate, steps, strict=True)]
         states = []
-        for index in range(4):
+        for _ in range(4):
             noise = torch.randn(16, 8)
             steps[0](noise, torch.randn(16, 16))
             steps[1](noise)
