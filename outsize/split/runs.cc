@@ -74,7 +74,8 @@ class RunMaker {
     for (size_t c = 0; c < order.size(); ++c) order[c] = c;
     std::sort(order.begin(), order.end(),
               [&](size_t a, size_t b) { return cuts_[a].op < cuts_[b].op; });
-    std::map<int64_t, std::vector<size_t>> open;  // wanted run -> cuts in it
+    std::map<int64_t, std::vector<size_t>> open;  // wanted run -> cuts of the last run made of it
+    std::map<int64_t, int64_t> number;            // of that run
     int64_t runs = 0;
     Graph scratch = graph_;
     std::map<size_t, PieceTouches> touches;
@@ -89,10 +90,10 @@ class RunMaker {
       before_[c] = pieces->before;
       std::vector<size_t>& run = open[wanted];
       if (!run.empty() && !may_join(run, c, touches)) run.clear();
-      if (run.empty()) ++runs;
+      if (run.empty()) number[wanted] = runs++;
       else join(cuts_[run.front()].op.index(), cuts_[c].op.index());
       run.push_back(c);
-      cuts_[c].run = runs - 1;
+      cuts_[c].run = number[wanted];
     }
   }
 

@@ -22,6 +22,7 @@ from . import cache
 from .core import translated
 from .errors import CaptureError, InfeasibleError
 from .forecast import Forecast, moved_bytes, swapped_and_recomputed
+from .splitting import split_for
 
 # (storage id, tier, address): where a persistent storage lies between steps.
 Border = Sequence[tuple[int, str, int]]
@@ -129,6 +130,16 @@ class Planner:
         with translated():
             unplanned = outsize_core.liveness(graph_text, profile_text)["peak_bytes"]
         limits = budgets(unplanned)
+        split = split_for(
+            graph_text,
+            profile_text,
+            limits.device,
+            lambda rewritten: self.profile(rewritten, inputs),
+            use_cache=self._use_cache,
+            log=self._log,
+        )
+        if split is not None:
+            graph_text, profile_text = split
         options: dict[str, Any] = {
             "planner": self._planner,
             "device": limits.device,
@@ -154,7 +165,7 @@ class Planner:
         plan_text = str(result["plan"])
         with translated():
             simulated = outsize_core.simulate(graph_text, profile_text, machine, plan_text)
-        swapped, recomputed = swapped_and_recomputed(graph, json.loads(plan_text))
+        swapped, recomputed = swapped_and_recomputed(json.loads(graph_text), json.loads(plan_text))
         forecast = Forecast(
             planner=result["planner"],
             step_s=result["step_ns"] / 1e9,
