@@ -225,6 +225,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise CaptureError("the step reads tensor data into Python", way_out=CONTROL_FLOW)
         if self._plain:
             self._bind_plain(arguments, kinds)
+        around = tables.way_around(name, arguments)
+        if around:
+            raise CaptureError("the op needs state that is not among its arguments", way_out=around)
         before = len(self.storages.records)
         encoded = [encode(a, k, self.storages.value_of) for a, k in zip(arguments, kinds)]
         watched = self._watched(name, schema, arguments) if self.check_writes else []

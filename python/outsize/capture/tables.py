@@ -25,6 +25,15 @@ _UNMARKED_WRITES: dict[str, tuple[tuple[int, ...], int | None]] = {
 IGNORED_NAMESPACES = frozenset({"profiler", "prim", "prims_debug"})
 COLLECTIVE_NAMESPACES = frozenset({"_c10d_functional", "c10d_functional", "c10d", "_dtensor"})
 
+# Ops that can't be repeated from their arguments: position of the `training` flag, and what to do instead.
+# (oneDNN's LSTM makes an opaque workspace, of a size that only it knows, if gradients are recorded.)
+_UNREPEATABLE: dict[str, tuple[int, str]] = {
+    "aten.mkldnn_rnn_layer.default": (
+        15,
+        "for an LSTM on CPU: call the step under torch.backends.mkldnn.flags(enabled=False)",
+    ),
+}
+
 # Ops that change a tensor's geometry or storage behind its other views.
 REBINDING = ("aten.set_.", "aten.resize_.", "aten.resize_as_.", "aten.set_data.")
 
@@ -37,3 +46,9 @@ def mutated_beyond_schema(name: str, arguments: list[Any]) -> tuple[int, ...]:
     if flag is not None and not arguments[flag]:
         return ()
     return positions
+
+
+def way_around(name: str, arguments: list[Any]) -> str:
+    """What to do instead of calling this op, if it can't be part of a plan; "" if it can."""
+    position, way_out = _UNREPEATABLE.get(name, (None, ""))
+    return way_out if position is not None and arguments[position] else ""
