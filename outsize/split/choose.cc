@@ -122,6 +122,9 @@ class Round {
       const OpId op(static_cast<int64_t>(t));
       if (held_[t] <= options_.largest_bytes || !slicing(op) || taken.contains(op)) continue;
       const CutKind kind = slicing(op)->kind;
+      if ((kind == CutKind::kItems || kind == CutKind::kOutputs) &&
+          held_[t] < 2 * options_.least_piece_bytes)
+        continue;
       if (kind == CutKind::kItems) {
         const auto [at, fresh] = list_groups.try_emplace(slicing(op)->count, out.size());
         if (fresh) out.emplace_back();
@@ -184,8 +187,9 @@ class Round {
   // Whether some op that needs too much will need a tenth less.
   bool worth(const Group& group) const {
     return std::any_of(group.ops.begin(), group.ops.end(), [&](OpId op) {
-      return held_[op.index()] > options_.largest_bytes &&
-             bytes_in_pieces(group, op) >= held_[op.index()] / 10;
+      const int64_t in_pieces = bytes_in_pieces(group, op);
+      return held_[op.index()] > options_.largest_bytes && in_pieces >= held_[op.index()] / 10 &&
+             in_pieces >= 2 * options_.least_piece_bytes;
     });
   }
 
@@ -309,11 +313,9 @@ class Round {
   std::vector<std::optional<Slicing>> slicings_;
 };
 
-// The most that a piece of each cut op needs: pieces are found by what they have of the op, its name and
-// place, so the graph is split cut by cut of a run with the others left in.
+// The most that a piece of each cut op needs. Pieces write to the storages that their op writes to.
 std::vector<int64_t> after_cuts(const Graph& before, const Graph& after, const std::vector<Cut>& cuts) {
   const std::vector<int64_t> held = held_bytes(after, {});
-  // Pieces touch parts of the storages of their op: the one that is written tells them.
   std::map<StorageId, std::vector<size_t>> writers;
   for (size_t t = 0; t < after.ops.size(); ++t)
     for (const auto* list : {&after.ops[t].makes, &after.ops[t].mutates})
