@@ -11,6 +11,8 @@ import torch
 Tier = Literal["device", "host", "disk"]
 Number = bool | int | float
 
+__version__: str
+
 class Error(Exception): ...
 class InfeasibleError(Error): ...
 class IllegalPlanError(Error): ...
@@ -188,6 +190,30 @@ class StepResult(TypedDict):
     outputs: dict[int, torch.Tensor]  # by storage: its bytes (uint8), in ordinary memory
     scalars: list[Number | None]  # by scalar of the graph
     report: Report
+
+class Cut(TypedDict):
+    op: int
+    kind: Literal["items", "elements", "rows", "outputs", "loss"]
+    bounds: list[int]
+
+def split(graph: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Ops that need more than `largest_bytes` in pieces of equal bits, as far as they can be had.
+
+    options: largest_bytes; workspace_bytes (per op), least_piece_bytes (65536), runs (3), seed, cache_dir,
+    use_cache (True). Gives "graph", "cuts", "refused", "proved", "from_cache".
+    """
+
+def cuts_of(graph: str) -> list[Cut]:
+    """The finest cut of each op that may be cut at all."""
+
+def prove_cut(graph: str, cut: Cut, options: dict[str, Any] = ...) -> dict[str, Any]:
+    """{"equal", "why"}: whether the op gives the same bits in these pieces on this machine, by running it."""
+
+def apply_cuts(graph: str, cuts: list[Cut]) -> str:
+    """The graph with these cuts, proved or not. `run` in a cut: cuts of one number are done piece by piece."""
+
+def held_bytes(graph: str) -> list[int]:
+    """Per op, the bytes that must be on the device while it runs, without its workspace."""
 
 class Session:
     def __init__(

@@ -9,6 +9,9 @@
 that Outsize raises on purpose is an `OutsizeError`.
 """
 
+import torch  # noqa: F401  (before the core, which is linked against it)
+from outsize_core import __version__
+
 from .errors import (
     BadInputError,
     CaptureError,
@@ -32,5 +35,6 @@ __all__ = [
     "Step",
     "StepError",
     "StepRecord",
+    "__version__",
     "step",
 ]

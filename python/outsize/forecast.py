@@ -12,7 +12,8 @@ class Forecast:
 
     Times in seconds, sizes in bytes. `moved` has the bytes a step copies: ``out`` and ``in`` between
     device and host, ``write`` and ``read`` to and from disk. `swapped` has bytes copied by role of
-    the storage, `recomputed` counts reruns by op name. `timeline` is [(ns, bytes held on the device)].
+    the storage, `recomputed` counts reruns by op and the module it is in
+    (``"aten.mul.Tensor in resid_dropout"``). `timeline` is [(ns, bytes held on the device)].
     """
 
     planner: str
@@ -107,7 +108,7 @@ def device_timeline(
 def swapped_and_recomputed(
     graph: dict[str, Any], plan: dict[str, Any]
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Bytes that `plan` copies, by the storage's role, and its reruns, by op name."""
+    """Bytes that `plan` copies, by the storage's role, and its reruns, by op and module."""
     swapped: dict[str, int] = {}
     recomputed: dict[str, int] = {}
     for instruction in plan["instructions"]:
@@ -117,6 +118,8 @@ def swapped_and_recomputed(
             begin, end = instruction["bytes"]
             swapped[role] = swapped.get(role, 0) + end - begin
         elif instruction["kind"] == "rerun":
-            name = graph["ops"][instruction["op"]]["name"]
+            op = graph["ops"][instruction["op"]]
+            module = op.get("site", {}).get("module", "").rpartition(".")[2]
+            name = f"{op['name']} in {module}" if module else op["name"]
             recomputed[name] = recomputed.get(name, 0) + 1
     return swapped, recomputed

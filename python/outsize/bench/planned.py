@@ -27,7 +27,7 @@ def forecast_fields(forecast: Forecast) -> Fields:
 
 def step_options(fields: Mapping[str, Any]) -> Fields:
     """What is passed on to `outsize.step`: only what was asked for."""
-    names = ("budget", "host", "disk", "planner", "link")
+    names = ("budget", "host", "disk", "planner", "machine", "link")
     return {name: fields[name] for name in names if fields.get(name) is not None}
 
 

@@ -465,6 +465,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         collective = func.namespace in tables.COLLECTIVE_NAMESPACES
         if not made and not access.mutates and not collective and list(tensors_in(outputs)):
             return  # a view: its values are written down, the op is not
+        if name == "aten.empty_like.default":
+            # It looks at a tensor's geometry and at none of its bytes, which need not be there then.
+            name, encoded, access = "aten.empty_strided.default", _allocation_of(outputs), _Access()
         access.settle()
         for storage in access.mutates:
             storages.records[storage].wrote = True
@@ -507,6 +510,18 @@ def _bytes_of(tensor: torch.Tensor) -> torch.Tensor:
     begin, end = extent(tensor)
     whole = torch.empty(0, dtype=torch.uint8, device=tensor.device)
     return whole.set_(tensor.untyped_storage(), begin, (end - begin,), (1,))
+
+
+def _allocation_of(tensor: torch.Tensor) -> list[Any]:
+    """The arguments with which `aten.empty_strided` allocates a tensor like this."""
+    return [
+        list(tensor.size()),
+        list(tensor.stride()),
+        {"dtype": dtype_name(tensor.dtype)},
+        {"layout": "strided"},
+        {"device": str(tensor.device)},
+        False,
+    ]
 
 
 def _plain_number(value: Any) -> Any:
