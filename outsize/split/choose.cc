@@ -17,12 +17,15 @@ constexpr int64_t kVector = 64;
 std::string place_of(const Graph& graph, OpId id) {
   const Op& op = graph.op(id);
   std::string text = op.name;
-  if (!op.site.module.empty()) text += " (" + op.site.module + ")";
-  else if (!op.site.file.empty()) text += fmt::format(" ({}:{})", op.site.file, op.site.line);
+  if (!op.site.module.empty())
+    text += " (" + op.site.module + ")";
+  else if (!op.site.file.empty())
+    text += fmt::format(" ({}:{})", op.site.file, op.site.line);
   return text;
 }
 
-// Ops that are cut into the same number of pieces, and the storages between them that then are never whole.
+// Ops that are cut into the same number of pieces, and the storages between them that then are
+// never whole.
 struct Group {
   std::vector<OpId> ops;
   std::set<StorageId> storages;
@@ -37,8 +40,8 @@ struct Refusal {
 
 class Round {
  public:
-  Round(const Graph& graph, const SplitOptions& options, const std::vector<int64_t>& workspace_bytes,
-        std::vector<SplitRefused>& refused)
+  Round(const Graph& graph, const SplitOptions& options,
+        const std::vector<int64_t>& workspace_bytes, std::vector<SplitRefused>& refused)
       : graph_(graph),
         options_(options),
         held_(held_bytes(graph, workspace_bytes)),
@@ -199,8 +202,10 @@ class Round {
     if (held <= options_.largest_bytes) return 2;
     const int64_t cut = bytes_in_pieces(group, op);
     if (cut == 0) return 2;
-    const int64_t room = std::max(options_.largest_bytes - (held - cut), options_.largest_bytes / 4);
-    const int64_t most = std::max<int64_t>(2, cut / std::max<int64_t>(1, options_.least_piece_bytes));
+    const int64_t room =
+        std::max(options_.largest_bytes - (held - cut), options_.largest_bytes / 4);
+    const int64_t most =
+        std::max<int64_t>(2, cut / std::max<int64_t>(1, options_.least_piece_bytes));
     return std::clamp<int64_t>((cut + room - 1) / std::max<int64_t>(1, room), 2, most);
   }
 
@@ -228,8 +233,7 @@ class Round {
   Result<std::vector<Cut>> proved(const Group& group, const std::vector<int64_t>& bounds) {
     Refusal differs;
     Result<std::vector<Cut>> found = try_cuts(group, bounds, differs);
-    if (found.ok() && found->empty())
-      refuse(differs.op, differs.why);
+    if (found.ok() && found->empty()) refuse(differs.op, differs.why);
     return found;
   }
 
@@ -256,7 +260,8 @@ class Round {
     return cuts;
   }
 
-  // The least divisor of `whole` from `least` to twice that, else `least`: even pieces if they can be had.
+  // The least divisor of `whole` from `least` to twice that, else `least`: even pieces if they can
+  // be had.
   static int64_t next_divisor(int64_t whole, int64_t least) {
     for (int64_t d = least; d <= 2 * least && d <= whole; ++d)
       if (whole % d == 0) return d;
@@ -270,7 +275,8 @@ class Round {
     const int64_t step = elements ? kVector : 1;
     std::vector<int64_t> bounds = {0};
     for (int64_t i = 1; i < pieces; ++i) {
-      const int64_t at = (group.common / pieces * i + group.common % pieces * i / pieces) / step * step;
+      const int64_t at =
+          (group.common / pieces * i + group.common % pieces * i / pieces) / step * step;
       if (at > bounds.back()) bounds.push_back(at);
     }
     bounds.push_back(group.common);
@@ -314,7 +320,8 @@ class Round {
 };
 
 // The most that a piece of each cut op needs. Pieces write to the storages that their op writes to.
-std::vector<int64_t> after_cuts(const Graph& before, const Graph& after, const std::vector<Cut>& cuts) {
+std::vector<int64_t> after_cuts(const Graph& before, const Graph& after,
+                                const std::vector<Cut>& cuts) {
   const std::vector<int64_t> held = held_bytes(after, {});
   std::map<StorageId, std::vector<size_t>> writers;
   for (size_t t = 0; t < after.ops.size(); ++t)

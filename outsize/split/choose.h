@@ -1,12 +1,14 @@
-// Choosing cuts: which ops of a graph to split so that none needs more than some number of bytes at once.
+// Choosing cuts: which ops of a graph to split so that none needs more than some number of bytes at
+// once.
 //
 //   SplitOptions options{.largest_bytes = 46 << 20, .prove = ...};
 //   Result<Split> split = split_graph(graph, options);
-//   split->graph;   split->done: "aten._log_softmax.default by rows in 12, 268 MB -> 22 MB";  split->refused
+//   split->graph;  split->refused
+//   split->done: "aten._log_softmax.default", rows, 12 pieces, 268 MB before, 22 MB after
 //
-// Ops are cut together along what flows between them: a storage made in pieces and read in the same pieces
-// never is there as a whole. An op that needs no more than `largest_bytes` is cut only for its neighbours.
-// Same graph, options and proofs: same split.
+// Ops are cut together along what flows between them: a storage made in pieces and read in the same
+// pieces never is there as a whole. An op that needs no more than `largest_bytes` is cut only for
+// its neighbours. Same graph, options and proofs: same split.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +28,8 @@ struct Proof {
 };
 
 struct SplitOptions {
-  // Affects result: what an op should need at most: its operands, as large as they must be held, and its
-  // workspace.
+  // Affects result: what an op should need at most: its operands, as large as they must be held,
+  // and its workspace.
   int64_t largest_bytes = 0;
   // Affects result: per op, its workspace; {}: none.
   std::vector<int64_t> workspace_bytes;
@@ -59,9 +61,9 @@ struct Split {
 
 Result<Split> split_graph(const Graph& graph, const SplitOptions& options);
 
-// Per op, what must be on the device while it runs: bytes that some op touches as a whole are held as a
-// whole, so pieces of a storage count alone only if no op crosses their bounds; storages that cross the
-// border are held whole. Plus the workspace.
+// Per op, what must be on the device while it runs: bytes that some op touches as a whole are held
+// as a whole, so pieces of a storage count alone only if no op crosses their bounds; storages that
+// cross the border are held whole. Plus the workspace.
 std::vector<int64_t> held_bytes(const Graph& graph, const std::vector<int64_t>& workspace_bytes);
 
 }  // namespace outsize

@@ -38,11 +38,11 @@ std::vector<int64_t> held_bytes(const Graph& graph, const std::vector<int64_t>& 
     each_access(graph.ops[t], [&](const Access& access) {
       if (access.bytes.empty()) return;
       const auto& of = parts[access.storage.index()];
-      const auto after = std::upper_bound(
-          of.begin(), of.end(), access.bytes.begin,
-          [](int64_t at, const Interval& part) { return at < part.begin; });
-      OUTSIZE_CHECK(after != of.begin(), "no part of storage {} holds byte {}", access.storage.value,
-                    access.bytes.begin);
+      const auto after =
+          std::upper_bound(of.begin(), of.end(), access.bytes.begin,
+                           [](int64_t at, const Interval& part) { return at < part.begin; });
+      OUTSIZE_CHECK(after != of.begin(), "no part of storage {} holds byte {}",
+                    access.storage.value, access.bytes.begin);
       if (counted.emplace(access.storage, (after - 1)->begin).second) bytes += (after - 1)->size();
     });
     held.push_back(bytes);

@@ -97,7 +97,8 @@ std::vector<Op> sliced_pieces(Graph& graph, const Op& op, const Slicing& slicing
     Op piece = op;
     piece.args.clear();
     piece.results.clear();
-    for (const Argument& argument : slicing.args) piece.args.push_back(replaced(argument, value_of));
+    for (const Argument& argument : slicing.args)
+      piece.args.push_back(replaced(argument, value_of));
     for (const Argument& result : op.results) piece.results.push_back(replaced(result, value_of));
     set_accesses(graph, op, piece);
     pieces.push_back(std::move(piece));
@@ -183,8 +184,9 @@ Pieces loss_pieces(Graph& graph, const Op& op, const Slicing& slicing, const Cut
     const ValueId from = add_value(graph, input_slices.piece(begin, end));
     const ValueId at = add_value(graph, index_slices.piece(begin, end));
     const ValueId to = add_value(graph, picked_slices.piece(begin, end));
-    Op piece = make("aten.gather.default",
-                    {Argument{from}, Argument{int64_t{1}}, Argument{at}, Argument{false}}, from, to);
+    Op piece =
+        make("aten.gather.default",
+             {Argument{from}, Argument{int64_t{1}}, Argument{at}, Argument{false}}, from, to);
     piece.reads.push_back(access_of(graph, at));
     out.pieces.push_back(std::move(piece));
   }
@@ -217,22 +219,26 @@ Result<Pieces> pieces_of(Graph& graph, const Cut& cut) {
   if (!slicing || slicing->kind != cut.kind)
     return bad_input("op {} {} can't be cut by {}", cut.op.value, op.name,
                      kCutKindNames.name(cut.kind));
-  const bool ascending = std::is_sorted(cut.bounds.begin(), cut.bounds.end()) &&
-                         std::adjacent_find(cut.bounds.begin(), cut.bounds.end()) == cut.bounds.end();
+  const bool ascending =
+      std::is_sorted(cut.bounds.begin(), cut.bounds.end()) &&
+      std::adjacent_find(cut.bounds.begin(), cut.bounds.end()) == cut.bounds.end();
   if (cut.bounds.size() < 2 || !ascending || cut.bounds.front() != 0 ||
       cut.bounds.back() != slicing->count)
     return bad_input("op {} {}: wanted bounds that go up from 0 to {}", cut.op.value, op.name,
                      slicing->count);
   switch (cut.kind) {
-    case CutKind::kItems: return Pieces{{}, item_pieces(graph, op, cut), {}};
+    case CutKind::kItems:
+      return Pieces{{}, item_pieces(graph, op, cut), {}};
     case CutKind::kElements:
-    case CutKind::kRows: return Pieces{{}, sliced_pieces(graph, op, *slicing, cut), {}};
+    case CutKind::kRows:
+      return Pieces{{}, sliced_pieces(graph, op, *slicing, cut), {}};
     case CutKind::kOutputs:
       if (cut.pieces() != slicing->count)
         return bad_input("op {} {}: wanted one piece for each of {} outputs, had {}", cut.op.value,
                          op.name, slicing->count, cut.pieces());
       return Pieces{{}, output_pieces(graph, op), {}};
-    case CutKind::kLoss: return loss_pieces(graph, op, *slicing, cut);
+    case CutKind::kLoss:
+      return loss_pieces(graph, op, *slicing, cut);
   }
   return bad_input("no such kind of cut");
 }

@@ -7,16 +7,85 @@
 namespace outsize {
 namespace {
 
-constexpr auto kPointwise = std::to_array<std::string_view>({
-    "_to_copy", "abs", "add", "addcdiv", "addcmul", "atan2", "bitwise_and", "bitwise_not", "bitwise_or",
-    "ceil", "clamp", "clamp_max", "clamp_min", "clone", "copy", "cos", "div", "elu", "elu_backward", "eq",
-    "erf", "exp", "expm1", "fill", "floor", "fmod", "ge", "gelu", "gelu_backward", "gt", "hardsigmoid",
-    "hardsigmoid_backward", "hardswish", "hardswish_backward", "hardtanh", "hardtanh_backward", "isinf",
-    "isnan", "le", "leaky_relu", "leaky_relu_backward", "lerp", "log", "log1p", "logical_and",
-    "logical_not", "logical_or", "lt", "masked_fill", "maximum", "minimum", "mul", "native_dropout_backward",
-    "ne", "neg", "pow", "reciprocal", "relu", "remainder", "round", "rsqrt", "rsub", "sigmoid",
-    "sigmoid_backward", "sign", "silu", "silu_backward", "sin", "softplus", "softplus_backward", "sqrt",
-    "square", "sub", "tanh", "tanh_backward", "threshold", "threshold_backward", "where", "zero"});
+constexpr auto kPointwise = std::to_array<std::string_view>({"_to_copy",
+                                                             "abs",
+                                                             "add",
+                                                             "addcdiv",
+                                                             "addcmul",
+                                                             "atan2",
+                                                             "bitwise_and",
+                                                             "bitwise_not",
+                                                             "bitwise_or",
+                                                             "ceil",
+                                                             "clamp",
+                                                             "clamp_max",
+                                                             "clamp_min",
+                                                             "clone",
+                                                             "copy",
+                                                             "cos",
+                                                             "div",
+                                                             "elu",
+                                                             "elu_backward",
+                                                             "eq",
+                                                             "erf",
+                                                             "exp",
+                                                             "expm1",
+                                                             "fill",
+                                                             "floor",
+                                                             "fmod",
+                                                             "ge",
+                                                             "gelu",
+                                                             "gelu_backward",
+                                                             "gt",
+                                                             "hardsigmoid",
+                                                             "hardsigmoid_backward",
+                                                             "hardswish",
+                                                             "hardswish_backward",
+                                                             "hardtanh",
+                                                             "hardtanh_backward",
+                                                             "isinf",
+                                                             "isnan",
+                                                             "le",
+                                                             "leaky_relu",
+                                                             "leaky_relu_backward",
+                                                             "lerp",
+                                                             "log",
+                                                             "log1p",
+                                                             "logical_and",
+                                                             "logical_not",
+                                                             "logical_or",
+                                                             "lt",
+                                                             "masked_fill",
+                                                             "maximum",
+                                                             "minimum",
+                                                             "mul",
+                                                             "native_dropout_backward",
+                                                             "ne",
+                                                             "neg",
+                                                             "pow",
+                                                             "reciprocal",
+                                                             "relu",
+                                                             "remainder",
+                                                             "round",
+                                                             "rsqrt",
+                                                             "rsub",
+                                                             "sigmoid",
+                                                             "sigmoid_backward",
+                                                             "sign",
+                                                             "silu",
+                                                             "silu_backward",
+                                                             "sin",
+                                                             "softplus",
+                                                             "softplus_backward",
+                                                             "sqrt",
+                                                             "square",
+                                                             "sub",
+                                                             "tanh",
+                                                             "tanh_backward",
+                                                             "threshold",
+                                                             "threshold_backward",
+                                                             "where",
+                                                             "zero"});
 static_assert(std::is_sorted(kPointwise.begin(), kPointwise.end()));
 
 // Strides of dimensions with one element say nothing.
@@ -41,14 +110,15 @@ bool is_dense(const Value& value) {
   return true;
 }
 
-// The size that `value` has in dimension `d` of `like`, counted from the right; 1 where it has none.
+// The size that `value` has in dimension `d` of `like`, counted from the right; 1 where it has
+// none.
 int64_t aligned_size(const Value& value, const Value& like, size_t d) {
   const size_t missing = like.sizes.size() - value.sizes.size();
   return d < missing ? 1 : value.sizes[d - missing];
 }
 
-// One element, whatever its dimensions: as a number (0 dimensions stay 0) or a list of one, so that it does
-// not give the piece dimensions.
+// One element, whatever its dimensions: as a number (0 dimensions stay 0) or a list of one, so that
+// it does not give the piece dimensions.
 SlicedValue as_one(Value value) {
   if (value.sizes.size() > 1) {
     value.sizes = {1};
@@ -63,7 +133,8 @@ SlicedValue without_leading(Value value, const Value& like, size_t leading) {
   const size_t drop = std::min(leading > missing ? leading - missing : 0, value.sizes.size());
   const bool had_dims = !value.sizes.empty();
   value.sizes.erase(value.sizes.begin(), value.sizes.begin() + static_cast<std::ptrdiff_t>(drop));
-  value.strides.erase(value.strides.begin(), value.strides.begin() + static_cast<std::ptrdiff_t>(drop));
+  value.strides.erase(value.strides.begin(),
+                      value.strides.begin() + static_cast<std::ptrdiff_t>(drop));
   if (had_dims && value.sizes.empty()) {
     value.sizes = {1};
     value.strides = {1};
@@ -150,8 +221,10 @@ std::optional<Value> merged(const Value& value, size_t leading) {
   int64_t rows = 1, stride = 0, next = 0;
   for (size_t d = leading; d-- > 0;) {
     if (value.sizes[d] == 1) continue;
-    if (rows == 1) stride = value.strides[d];
-    else if (value.strides[d] != next) return std::nullopt;
+    if (rows == 1)
+      stride = value.strides[d];
+    else if (value.strides[d] != next)
+      return std::nullopt;
     rows *= value.sizes[d];
     next = value.strides[d] * value.sizes[d];
   }

@@ -16,8 +16,8 @@ namespace outsize {
 // By name, in place or not: "aten.add_.Tensor". Ops that draw random numbers are not among them.
 bool is_pointwise(const std::string& name);
 
-// By elements where all operands have one dense layout, else by rows of the leading dimensions that all
-// of them have or lack together.
+// By elements where all operands have one dense layout, else by rows of the leading dimensions that
+// all of them have or lack together.
 std::optional<Slicing> pointwise_of(const Graph& graph, const Op& op);
 
 // `value` with its first `leading` dimensions as one; nothing where its strides don't allow that.

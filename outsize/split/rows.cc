@@ -97,8 +97,10 @@ void layer_norm(Rows& rows) {
 // mm(a, b), bmm(a, b)
 void product(Rows& rows, bool batched) {
   rows.cut(0);
-  if (batched) rows.cut(1);
-  else rows.keep(1);
+  if (batched)
+    rows.cut(1);
+  else
+    rows.keep(1);
   rows.cut_result(0);
 }
 
@@ -108,12 +110,17 @@ void added_product(Rows& rows, bool batched) {
   const Value* a = rows.arg(1);
   if (bias == nullptr || a == nullptr) return rows.fail();
   const size_t dims = a->sizes.size();
-  if (bias->sizes.size() == dims && bias->sizes[0] == a->sizes[0]) rows.cut(0);
-  else if (bias->sizes.size() < dims || bias->sizes[0] == 1) rows.keep(0);
-  else return rows.fail();
+  if (bias->sizes.size() == dims && bias->sizes[0] == a->sizes[0])
+    rows.cut(0);
+  else if (bias->sizes.size() < dims || bias->sizes[0] == 1)
+    rows.keep(0);
+  else
+    return rows.fail();
   rows.cut(1);
-  if (batched) rows.cut(2);
-  else rows.keep(2);
+  if (batched)
+    rows.cut(2);
+  else
+    rows.keep(2);
   rows.cut_result(0);
 }
 
@@ -123,8 +130,10 @@ void nll_backward(Rows& rows) {
   if (input == nullptr || input->sizes.size() != 2) return rows.fail();
   const Value* grad = rows.arg(0);
   if (grad == nullptr) return rows.fail();
-  if (grad->sizes.empty()) rows.keep(0);
-  else rows.cut(0);
+  if (grad->sizes.empty())
+    rows.keep(0);
+  else
+    rows.cut(0);
   rows.cut(1);
   rows.cut(2);
   rows.keep(3);
@@ -171,7 +180,8 @@ void batch(Rows& rows, size_t tensors) {
 }
 
 // _scaled_dot_product_flash_attention_for_cpu(q, k, v, dropout, causal, mask, scale) and, with
-// (grad, q, k, v, out, logsumexp, dropout, …), its gradient. A mask is shared or there for each of the batch.
+// (grad, q, k, v, out, logsumexp, dropout, …), its gradient. A mask is shared or there for each of
+// the batch.
 void attention(Rows& rows, size_t tensors) {
   const double* dropout = rows.literal<double>(tensors);
   const int64_t* no_dropout = rows.literal<int64_t>(tensors);
@@ -180,8 +190,10 @@ void attention(Rows& rows, size_t tensors) {
   batch(rows, tensors);
   const Value* mask = rows.arg(tensors + 2);
   if (mask == nullptr) return;
-  if (mask->sizes.size() == 4 && mask->sizes[0] > 1) rows.cut(tensors + 2);
-  else rows.keep(tensors + 2);
+  if (mask->sizes.size() == 4 && mask->sizes[0] > 1)
+    rows.cut(tensors + 2);
+  else
+    rows.keep(tensors + 2);
 }
 
 void max_pool_backward(Rows& rows) {

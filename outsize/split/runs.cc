@@ -1,4 +1,5 @@
-// Runs and the graph with its cuts: which pieces may be done together, and in what order everything comes.
+// Runs and the graph with its cuts: which pieces may be done together, and in what order everything
+// comes.
 #include <algorithm>
 #include <map>
 #include <queue>
@@ -44,7 +45,8 @@ bool pieces_cross(const PieceTouches& a, const PieceTouches& b) {
     if (theirs == b.end()) continue;
     for (const PieceTouch& x : ours)
       for (const PieceTouch& y : theirs->second)
-        if (x.piece != y.piece && (x.written || y.written) && x.bytes.overlaps(y.bytes)) return true;
+        if (x.piece != y.piece && (x.written || y.written) && x.bytes.overlaps(y.bytes))
+          return true;
   }
   return false;
 }
@@ -90,8 +92,10 @@ class RunMaker {
       before_[c] = pieces->before;
       std::vector<size_t>& run = open[wanted];
       if (!run.empty() && !may_join(run, c, touches)) run.clear();
-      if (run.empty()) number[wanted] = runs++;
-      else join(cuts_[run.front()].op.index(), cuts_[c].op.index());
+      if (run.empty())
+        number[wanted] = runs++;
+      else
+        join(cuts_[run.front()].op.index(), cuts_[c].op.index());
       run.push_back(c);
       cuts_[c].run = number[wanted];
     }
@@ -178,8 +182,8 @@ Result<Graph> apply_cuts(const Graph& graph, const std::vector<Cut>& cuts) {
     for (const OpId op : ops) node[op.index()] = ops.front().index();
     for (const OpId op : ops)
       if (pieces[op].pieces.size() != pieces[ops.front()].pieces.size())
-        return bad_input("ops {} and {} of one run have {} and {} pieces", ops.front().value, op.value,
-                         pieces[ops.front()].pieces.size(), pieces[op].pieces.size());
+        return bad_input("ops {} and {} of one run have {} and {} pieces", ops.front().value,
+                         op.value, pieces[ops.front()].pieces.size(), pieces[op].pieces.size());
   }
   for (size_t t = 0; t < count; ++t) members[node[t]].push_back(t);
   std::vector<std::set<size_t>> next(count);

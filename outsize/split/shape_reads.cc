@@ -6,11 +6,12 @@ namespace outsize {
 namespace {
 
 // aten.zeros_like.default(self, [fill,] dtype, layout, device, pin_memory, memory_format) makes a
-// contiguous tensor of self's sizes: aten.zeros.default(sizes, [fill,] dtype, layout, device, pin_memory).
+// contiguous tensor of self's sizes: aten.zeros.default(sizes, [fill,] dtype, layout, device,
+// pin_memory).
 struct Twin {
   const char* name;
-  size_t options;         // index of `dtype` among the arguments
-  bool takes_format;      // the twin has a memory_format too
+  size_t options;     // index of `dtype` among the arguments
+  bool takes_format;  // the twin has a memory_format too
 };
 const std::map<std::string, Twin>& twins() {
   static const std::map<std::string, Twin> kTwins = {
@@ -40,7 +41,8 @@ Graph without_shape_reads(const Graph& graph) {
     if (twin->second.options == 2) args.push_back(op.args[1]);
     args.push_back(Argument{Keyword{"dtype", value.dtype}});
     args.push_back(Argument{});
-    args.push_back(Argument{Keyword{"device", graph.device_type.empty() ? "cpu" : graph.device_type}});
+    args.push_back(
+        Argument{Keyword{"device", graph.device_type.empty() ? "cpu" : graph.device_type}});
     args.push_back(Argument{});
     if (twin->second.takes_format) args.push_back(Argument{});
     op.name = twin->second.name;

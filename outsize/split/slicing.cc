@@ -29,7 +29,8 @@ std::optional<Slicing> items_of(const Op& op) {
   return Slicing{CutKind::kItems, static_cast<int64_t>(*count), op.args, {}};
 }
 
-// convolution_backward and native_layer_norm_backward: the last argument says which outputs are wanted.
+// convolution_backward and native_layer_norm_backward: the last argument says which outputs are
+// wanted.
 std::optional<Slicing> outputs_of(const Op& op) {
   if (op.args.empty()) return std::nullopt;
   const auto* mask = std::get_if<Argument::List>(&op.args.back().data);

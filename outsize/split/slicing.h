@@ -1,11 +1,12 @@
 // Slicing: along what an op may be cut, and how its operands are then cut with it.
 //
 //   tanh(a [8,512]) -> b        4096 elements: piece [b,e) takes a[b:e] and makes b[b:e]
-//   mm(a [4096,512], w) -> c    4096 rows: piece [b,e) takes rows b..e of a, all of w, makes rows b..e of c
-//   _foreach_mul_([p, q, r], s) 3 items: piece [b,e) takes items b..e and s
+//   mm(a [4096,512], w) -> c    4096 rows: piece [b,e) takes those rows of a, all of w, makes those
+//   of c _foreach_mul_([p, q, r], s) 3 items: piece [b,e) takes items b..e and s
 //
-// That an op may be cut says that its results don't mix what is cut apart; whether its kernel gives the
-// same bits in pieces is for a proof to find out (outsize/torch/prove.h). Pure functions of the graph.
+// That an op may be cut says that its results don't mix what is cut apart; whether its kernel gives
+// the same bits in pieces is for a proof to find out (outsize/torch/prove.h). Pure functions of the
+// graph.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,7 @@ enum class CutKind {
   kElements,  // of a pointwise op on operands of one dense layout
   kRows,      // of the outermost dimension: rows, images, batches
   kOutputs,   // the outputs that a mask asks for, one op each
-  kLoss,      // rows of the negative log-likelihood: what it picks, row by row, then the loss of that
+  kLoss,      // rows of the negative log-likelihood: what it picks, then the loss of that
 };
 inline constexpr EnumNames<CutKind, 5> kCutKindNames{{{{CutKind::kItems, "items"},
                                                        {CutKind::kElements, "elements"},
@@ -31,8 +32,8 @@ inline constexpr EnumNames<CutKind, 5> kCutKindNames{{{{CutKind::kItems, "items"
                                                        {CutKind::kOutputs, "outputs"},
                                                        {CutKind::kLoss, "loss"}}}};
 
-// A value as pieces see it. `dim` -1: whole in each piece, though perhaps with other sizes; otherwise
-// piece [b,e) is view[b*unit : e*unit] along `dim`.
+// A value as pieces see it. `dim` -1: whole in each piece, though perhaps with other sizes;
+// otherwise piece [b,e) is view[b*unit : e*unit] along `dim`.
 struct SlicedValue {
   Value view;
   int64_t dim = -1;
@@ -44,9 +45,9 @@ struct SlicedValue {
 
 struct Slicing {
   CutKind kind = CutKind::kRows;
-  int64_t count = 0;                        // what is cut apart: items, elements, rows, outputs
-  std::vector<Argument> args;               // of each piece; values not in `values` are whole
-  std::map<ValueId, SlicedValue> values;    // empty for kItems and kOutputs
+  int64_t count = 0;                      // what is cut apart: items, elements, rows, outputs
+  std::vector<Argument> args;             // of each piece; values not in `values` are whole
+  std::map<ValueId, SlicedValue> values;  // empty for kItems and kOutputs
 };
 
 // How the op may be cut; nothing where it may not, or where it has one item or row.

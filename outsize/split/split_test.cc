@@ -45,7 +45,7 @@ class Tensors {
     Op op;
     op.name = name;
     op.args = args;
-    for (const ValueId v : results) op.results.push_back({v});
+    for (const ValueId v : results) op.results.emplace_back().data = v;
     for (const ValueId v : reads) op.reads.push_back(all(v));
     for (const ValueId v : makes) op.makes.push_back(all(v));
     for (const ValueId v : mutates) op.mutates.push_back(all(v));
@@ -173,7 +173,8 @@ struct LossNet : Tensors {
        {{grad_logp}, {logp}, int64_1, {Keyword{"dtype", "float32"}}}, {grad_logits},
        {grad_logp, logp}, {grad_logits});
     const ValueId turned = view(grad_logits, {256, 64}, {1, 256});
-    op("aten.mm.default", {{turned}, {hidden}}, {grad_weight}, {grad_logits, hidden}, {grad_weight});
+    op("aten.mm.default", {{turned}, {hidden}}, {grad_weight}, {grad_logits, hidden},
+       {grad_weight});
     const ValueId weight_turned = view(weight, {256, 8}, {1, 256});
     op("aten.mm.default", {{grad_logits}, {weight_turned}}, {grad_hidden}, {grad_logits, weight},
        {grad_hidden});
@@ -286,8 +287,9 @@ TEST(Split, ShapesAloneNeedNoTensor) {
   EXPECT_EQ(after.ops[1], t.graph.ops[1]);
 }
 
-// Random chains of pointwise ops: cut at random bounds and joined into runs, every op still reads what the
-// same op wrote before (check_graph in apply_cuts), and every byte is written as often as it was.
+// Random chains of pointwise ops: cut at random bounds and joined into runs, every op still reads
+// what the same op wrote before (check_graph in apply_cuts), and every byte is written as often as
+// it was.
 TEST(Split, RandomChainsStayTheSameStep) {
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     Random random(seed);
@@ -295,7 +297,9 @@ TEST(Split, RandomChainsStayTheSameStep) {
     std::vector<ValueId> there = {t.input({1024}), t.input({1024})};
     std::vector<Cut> cuts;
     for (int i = 0; i < 12; ++i) {
-      const auto pick = [&] { return there[static_cast<size_t>(random.below(static_cast<int64_t>(there.size())))]; };
+      const auto pick = [&] {
+        return there[static_cast<size_t>(random.below(static_cast<int64_t>(there.size())))];
+      };
       const ValueId x = pick(), y = pick();
       OpId op;
       const int64_t choice = random.below(4);
@@ -307,7 +311,8 @@ TEST(Split, RandomChainsStayTheSameStep) {
         there.push_back(out);
       } else {
         const ValueId out = t.tensor({1024});
-        op = t.op("aten.mul.Tensor", {{x}, {y}}, {out}, x == y ? std::vector{x} : std::vector{x, y}, {out});
+        op = t.op("aten.mul.Tensor", {{x}, {y}}, {out}, x == y ? std::vector{x} : std::vector{x, y},
+                  {out});
         there.push_back(out);
       }
       if (slicing_of(t.graph, op) && random.chance(0.8))

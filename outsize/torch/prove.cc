@@ -277,9 +277,9 @@ Result<Proof> Prover::run(const Graph& graph, const Cut& cut) const {
 Result<Proof> Prover::prove(const Graph& graph, const Cut& cut) {
   const Alone whole = alone(graph, cut);
   const std::string key =
-      fmt::format("outsize-proof 1\n{}; {} runs, seed {}\n{}\nby {} at {}\n", surroundings_, options_.runs,
-                  options_.seed, measure_key(whole.graph, OpId{0}, {}), kCutKindNames.name(cut.kind),
-                  fmt::join(cut.bounds, ","));
+      fmt::format("outsize-proof 1\n{}; {} runs, seed {}\n{}\nby {} at {}\n", surroundings_,
+                  options_.runs, options_.seed, measure_key(whole.graph, OpId{0}, {}),
+                  kCutKindNames.name(cut.kind), fmt::join(cut.bounds, ","));
   const auto keep = [&](Proof proof) { return known_[key] = std::move(proof); };
   if (const auto known = known_.find(key); known != known_.end()) {
     ++from_cache_;

@@ -1,13 +1,13 @@
-// Proof that this device gives the same bits for an op that is cut: both ways are run, on random operands
-// of the right shapes, several times, and everything they write is compared byte for byte.
+// Proof that this device gives the same bits for an op that is cut: both ways are run, on random
+// operands of the right shapes, several times, and everything they write is compared byte for byte.
 //
 //   Prover prover({.seed = 1});
 //   Result<Proof> proof = prover.prove(graph, {OpId{17}, CutKind::kRows, {0, 128, 256, 300}});
 //
-// A proof holds for that op, shape, cut (tail included), torch version, thread count and processor; it is
-// kept on disk under all of these. An op that can't be called in pieces, or whose pieces have another
-// layout, is not equal. Needs memory for the op's operands twice and its results.
-// Threads: runs on the calling thread (and torch's own).
+// A proof holds for that op, shape, cut (tail included), torch version, thread count and processor;
+// it is kept on disk under all of these. An op that can't be called in pieces, or whose pieces have
+// another layout, is not equal. Needs memory for the op's operands twice and its results. Threads:
+// runs on the calling thread (and torch's own).
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@
 namespace outsize {
 
 struct ProveOptions {
-  int runs = 3;       // on operands of their own
+  int runs = 3;  // on operands of their own
   uint64_t seed = 1;
   // Affects speed: a folder for results; "": $OUTSIZE_CACHE, else ~/.cache/outsize.
   std::string cache_dir;

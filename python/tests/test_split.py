@@ -194,7 +194,18 @@ def test_pieces_give_the_same_bits(case: str, threads: int) -> None:
 
 
 def test_input_gradient_by_images_once_it_is_alone(threads: int) -> None:
-    args = [n(8, 6, 12, 12), n(8, 4, 12, 12), n(6, 4, 3, 3), [6], [1, 1], [1, 1], [1, 1], False, [0, 0], 1]
+    args = [
+        n(8, 6, 12, 12),
+        n(8, 4, 12, 12),
+        n(6, 4, 3, 3),
+        [6],
+        [1, 1],
+        [1, 1],
+        [1, 1],
+        False,
+        [0, 0],
+        1,
+    ]
     both = one_op("convolution_backward.default", [*args, [True, True, False]])
     assert outsize_core.cuts_of(both)[0]["kind"] == "outputs"
     alone = one_op("convolution_backward.default", [*args, [True, False, False]])
