@@ -10,6 +10,7 @@ that Outsize raises on purpose is an `OutsizeError`.
 """
 
 import torch  # noqa: F401  (before the core, which is linked against it)
+
 from outsize_core import __version__
 
 from .errors import (

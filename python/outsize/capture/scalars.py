@@ -17,11 +17,11 @@ import sys
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Union
+from typing import Any
 
 import torch
 
-Number = Union[bool, int, float]
+Number = bool | int | float
 
 # The functions of the graph's scalars, as Python computes them.
 FUNCTIONS: dict[str, Callable[..., Any]] = {

@@ -22,7 +22,7 @@ _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _OUTSIZE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
-_sequence_number: Any = getattr(torch.autograd, "_get_sequence_nr")
+_sequence_number: Any = torch.autograd._get_sequence_nr
 
 
 @dataclass(frozen=True)
