@@ -130,16 +130,6 @@ class Planner:
         with translated():
             unplanned = outsize_core.liveness(graph_text, profile_text)["peak_bytes"]
         limits = budgets(unplanned)
-        split = split_for(
-            graph_text,
-            profile_text,
-            limits.device,
-            lambda rewritten: self.profile(rewritten, inputs),
-            use_cache=self._use_cache,
-            log=self._log,
-        )
-        if split is not None:
-            graph_text, profile_text = split
         options: dict[str, Any] = {
             "planner": self._planner,
             "device": limits.device,
@@ -154,14 +144,18 @@ class Planner:
         if self._work is not None:
             options["work"] = self._work
         machine = self.machine()
-        # Free RAM is another at each start; a plan that fits in what there is now will do.
-        keyed = {**options, "host": limits.host if limits.host_given else None}
-        key = cache.digest_of(graph_text, profile_text, machine, json.dumps(keyed), _core_build())
-        result = cache.load("plan", key, self._log) if self._use_cache else None
-        if result is None or result["extent"]["host"] > limits.host:
-            result = self._plan(graph_text, profile_text, machine, options)
-            if self._use_cache:
-                cache.store("plan", key, result, self._log)
+        split = split_for(
+            graph_text,
+            profile_text,
+            limits.device,
+            lambda rewritten: self.profile(rewritten, inputs),
+            use_cache=self._use_cache,
+            log=self._log,
+        )
+        candidates = [(graph_text, profile_text)]
+        if split is not None:
+            candidates.insert(0, split)
+        (graph_text, profile_text), result = self._first_plan(candidates, machine, options, limits)
         plan_text = str(result["plan"])
         with translated():
             simulated = outsize_core.simulate(graph_text, profile_text, machine, plan_text)
@@ -183,26 +177,54 @@ class Planner:
         )
         return Prepared(graph_text, profile_text, plan_text, forecast)
 
-    @staticmethod
+    def _first_plan(
+        self,
+        candidates: list[tuple[str, str]],
+        machine: str,
+        options: dict[str, Any],
+        limits: Budgets,
+    ) -> tuple[tuple[str, str], dict[str, Any]]:
+        """The first of several forms of the step, (graph, profile) each, that has a plan; and the plan."""
+        failures: list[InfeasibleError] = []
+        for graph_text, profile_text in candidates:
+            try:
+                found = self._plan(graph_text, profile_text, machine, options, limits)
+                return (graph_text, profile_text), found
+            except InfeasibleError as error:
+                with translated():
+                    error.floor_bytes = outsize_core.floor(graph_text, profile_text)["bytes"]
+                failures.append(error)
+        best = min(failures, key=lambda error: error.least_bytes or 1 << 62)
+        ways = ["a smaller batch"]
+        if best.least_bytes is not None:
+            ways.insert(0, f"budget={best.least_bytes} or more")
+        if self._planner != "outsize":
+            ways.append('planner="outsize"')
+        raise InfeasibleError(
+            f"{best}. Ways out: {', '.join(ways)}",
+            least_bytes=best.least_bytes,
+            floor_bytes=best.floor_bytes,
+        )
+
     def _plan(
-        graph_text: str, profile_text: str, machine: str, options: dict[str, Any]
+        self,
+        graph_text: str,
+        profile_text: str,
+        machine: str,
+        options: dict[str, Any],
+        limits: Budgets,
     ) -> dict[str, Any]:
-        try:
+        """From the cache, if one is there that fits."""
+        # Free RAM is another at each start; a plan that fits in what there is now will do.
+        keyed = {**options, "host": limits.host if limits.host_given else None}
+        key = cache.digest_of(graph_text, profile_text, machine, json.dumps(keyed), _core_build())
+        result = cache.load("plan", key, self._log) if self._use_cache else None
+        if result is None or result["extent"]["host"] > limits.host:
             with translated():
-                return dict(outsize_core.plan(graph_text, profile_text, machine, options))
-        except InfeasibleError as error:
-            with translated():
-                floor = outsize_core.floor(graph_text, profile_text)["bytes"]
-            ways = ["a smaller batch"]
-            if error.least_bytes is not None:
-                ways.insert(0, f"budget={error.least_bytes} or more")
-            if options["planner"] != "outsize":
-                ways.append('planner="outsize"')
-            raise InfeasibleError(
-                f"{error}. Ways out: {', '.join(ways)}",
-                least_bytes=error.least_bytes,
-                floor_bytes=floor,
-            ) from None
+                result = dict(outsize_core.plan(graph_text, profile_text, machine, options))
+            if self._use_cache:
+                cache.store("plan", key, result, self._log)
+        return result
 
 
 def _resize(graph: dict[str, Any], storage: int, size: int) -> None:
