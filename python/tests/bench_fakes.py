@@ -106,7 +106,12 @@ def fake_decorator(fault: str) -> Callable[..., Any]:
             self.last = None
 
     def decorator(
-        model: Any, optimizer: Any, budget: int, log: Callable[[str], None], host: Any = None
+        model: Any,
+        optimizer: Any,
+        budget: int,
+        log: Callable[[str], None],
+        host: Any = None,
+        machine: Any = None,
     ) -> Callable[..., Any]:
         log(f"{budget} bytes")
         return lambda step: FakeStep(model, budget, step)

@@ -58,7 +58,8 @@ def test_all_kinds_of_bytes_move_and_dropout_is_run_again(slow_link: str) -> Non
     forecast = log.records[-1].forecast
     for role in ("parameter", "optimizer_state", "gradient"):
         assert forecast.swapped.get(role, 0) > 0, (role, forecast.swapped)
-    assert forecast.recomputed.get("aten.bernoulli_.float", 0) > 0, forecast.recomputed
+    draws = [op for op in forecast.recomputed if op.startswith("aten.bernoulli_.float")]
+    assert draws, forecast.recomputed
     assert log.records[-1].recomputed_ops == forecast.recomputed_ops
     assert log.records[-1].moved == forecast.moved
 
