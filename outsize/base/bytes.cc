@@ -86,7 +86,8 @@ Result<int64_t> parse_budget(std::string_view text, std::optional<int64_t> peak)
   const auto number = take_number(rest);
   if (!number || !trimmed(rest).empty())
     return bad_input("'{}' is not a share of the peak; write 25%", text);
-  if (!peak) return bad_input("'{}' is a share of a peak that is not known here; write bytes", text);
+  if (!peak)
+    return bad_input("'{}' is a share of a peak that is not known here; write bytes", text);
   OUTSIZE_CHECK(*peak >= 0 && *peak <= kMaxBytes, "peak of {} bytes", *peak);
   // At most 10^19 x 2^62 < 2^127.
   const Wide bytes = number->digits * *peak / (number->scale * 100);
@@ -95,7 +96,10 @@ Result<int64_t> parse_budget(std::string_view text, std::optional<int64_t> peak)
 }
 
 std::string format_bytes(int64_t bytes) {
-  if (bytes < 0) return "-" + format_bytes(bytes == std::numeric_limits<int64_t>::min() ? std::numeric_limits<int64_t>::max() : -bytes);
+  if (bytes < 0)
+    return "-" + format_bytes(bytes == std::numeric_limits<int64_t>::min()
+                                  ? std::numeric_limits<int64_t>::max()
+                                  : -bytes);
   if (bytes < 1024) return fmt::format("{} B", bytes);
   constexpr std::array<std::string_view, 4> kNames{"KiB", "MiB", "GiB", "TiB"};
   size_t unit = 0;

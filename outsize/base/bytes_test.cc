@@ -32,8 +32,9 @@ TEST(Bytes, Parse) {
 }
 
 TEST(Bytes, ParseRefuses) {
-  for (const char* text : {"", "GiB", "-1", "1.5", "6G", "6 GiB x", "1e9", "0x10", "1.2.3GiB", "25%",
-                           "5000000TiB", "4611686018427387905", "99999999999999999999", "6GiBB", "."})
+  for (const char* text :
+       {"", "GiB", "-1", "1.5", "6G", "6 GiB x", "1e9", "0x10", "1.2.3GiB", "25%", "5000000TiB",
+        "4611686018427387905", "99999999999999999999", "6GiBB", "."})
     EXPECT_FALSE(parse_bytes(text).ok()) << text;
   EXPECT_EQ(parse_bytes("6G").error().kind, ErrorKind::kBadInput);
   EXPECT_EQ(parse_bytes("6G").error().message,

@@ -25,10 +25,10 @@ class InternalError : public std::logic_error {
 
 }  // namespace outsize
 
-#define OUTSIZE_CHECK(condition, ...)                                                          \
-  do {                                                                                         \
-    if (!(condition)) [[unlikely]]                                                             \
-      ::outsize::throw_internal(#condition, __FILE__, __LINE__, ::fmt::format(__VA_ARGS__));   \
+#define OUTSIZE_CHECK(condition, ...)                                                        \
+  do {                                                                                       \
+    if (!(condition)) [[unlikely]]                                                           \
+      ::outsize::throw_internal(#condition, __FILE__, __LINE__, ::fmt::format(__VA_ARGS__)); \
   } while (false)
 
 #ifdef NDEBUG

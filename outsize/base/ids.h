@@ -3,7 +3,8 @@
 //   struct OpTag {};  using OpId = Id<OpTag>;
 //   OpId op{3};  graph.ops[op.index()]
 //
-// An id is a plain value; `Id{}` is "none" (index -1). Ids order by index, so they are deterministic keys.
+// An id is a plain value; `Id{}` is "none" (index -1). Ids order by index, so they are
+// deterministic keys.
 #pragma once
 
 #include <compare>

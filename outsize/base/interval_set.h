@@ -1,5 +1,5 @@
-// A set of integers kept as disjoint half-open intervals: which bytes of a storage are written, which
-// addresses are taken.
+// A set of integers kept as disjoint half-open intervals: which bytes of a storage are written,
+// which addresses are taken.
 //
 //   IntervalSet set;  set.add({0, 4});  set.add({8, 12});
 //   set.first_missing({0, 10}) == {4, 8};  set.first_common({2, 20}) == {2, 4};  set.size() == 8

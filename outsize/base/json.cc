@@ -23,13 +23,13 @@ std::string place_of(std::string_view text, size_t position) {
   const std::string_view before = text.substr(0, position > 0 ? position - 1 : 0);
   const auto line = 1 + std::count(before.begin(), before.end(), '\n');
   const size_t newline = before.rfind('\n');
-  const size_t column = newline == std::string_view::npos ? before.size() + 1
-                                                          : before.size() - newline;
+  const size_t column =
+      newline == std::string_view::npos ? before.size() + 1 : before.size() - newline;
   return fmt::format("line {}, column {}", line, column);
 }
 
-// Builds the document. nlohmann's own builder lets repeated keys, integers too large for 64 bits and any
-// depth pass.
+// Builds the document. nlohmann's own builder lets repeated keys, integers too large for 64 bits
+// and any depth pass.
 class Builder : public nlohmann::json_sax<Json> {
  public:
   explicit Builder(std::string_view text) : text_(text) {}
@@ -64,7 +64,8 @@ class Builder : public nlohmann::json_sax<Json> {
   bool end_array() override { return close(); }
   bool parse_error(size_t position, const std::string& token,
                    const nlohmann::detail::exception& exception) override {
-    // nlohmann's text repeats its own name for the error and the place; the reason stands at its end.
+    // nlohmann's text repeats its own name for the error and the place; the reason stands at its
+    // end.
     std::string_view reason = exception.what();
     if (const size_t at = reason.find("; expected"); at != std::string_view::npos)
       reason = reason.substr(at + 2);
@@ -131,15 +132,23 @@ class Builder : public nlohmann::json_sax<Json> {
 
 std::string_view type_of(const Json& json) {
   switch (json.type()) {
-    case Json::value_t::null: return "null";
-    case Json::value_t::object: return "an object";
-    case Json::value_t::array: return "an array";
-    case Json::value_t::string: return "a string";
-    case Json::value_t::boolean: return "a bool";
+    case Json::value_t::null:
+      return "null";
+    case Json::value_t::object:
+      return "an object";
+    case Json::value_t::array:
+      return "an array";
+    case Json::value_t::string:
+      return "a string";
+    case Json::value_t::boolean:
+      return "a bool";
     case Json::value_t::number_integer:
-    case Json::value_t::number_unsigned: return "an integer";
-    case Json::value_t::number_float: return "a number with a fraction";
-    default: return "something else";
+    case Json::value_t::number_unsigned:
+      return "an integer";
+    case Json::value_t::number_float:
+      return "a number with a fraction";
+    default:
+      return "something else";
   }
 }
 
@@ -182,9 +191,8 @@ void JsonNode::fail_type(std::string_view wanted) const {
 void JsonNode::fail_name(const std::string& text, const std::vector<std::string>& known) const {
   if (errors_->any()) return;
   const std::string nearest = suggestion(text, known);
-  fail(nearest.empty()
-           ? fmt::format("unknown name '{}'; known: {}", text, fmt::join(known, ", "))
-           : fmt::format("unknown name '{}'{}", text, nearest));
+  fail(nearest.empty() ? fmt::format("unknown name '{}'; known: {}", text, fmt::join(known, ", "))
+                       : fmt::format("unknown name '{}'{}", text, nearest));
 }
 
 int64_t JsonNode::integer(int64_t low, int64_t high) const {

@@ -1,5 +1,6 @@
-// Strict reading of JSON: every field is asked for once, by name, and whatever is wrong (a missing or
-// unknown field, a wrong type, a number out of range) is one error that names the path of the field.
+// Strict reading of JSON: every field is asked for once, by name, and whatever is wrong (a missing
+// or unknown field, a wrong type, a number out of range) is one error that names the path of the
+// field.
 //
 //   Result<Json> json = parse_json(text);             // {"bytes": -1, "rol": "input"}
 //   JsonErrors errors;
@@ -7,12 +8,13 @@
 //   JsonFields fields(root);
 //   int64_t bytes = fields.required("bytes").integer(0);      // "bytes: wanted 0 or more, had -1"
 //   if (auto role = fields.optional("role")) ... ;
-//   fields.finish();                                  // "unknown field 'rol' (did you mean 'role'?)"
-//   if (errors.any()) return errors.first();
+//   fields.finish();                                  // "unknown field 'rol' (did you mean
+//   'role'?)" if (errors.any()) return errors.first();
 //
-// The first error wins: after it reads go on and give empty values, so a reader needs one check, at its
-// end. A JsonNode borrows its document, its errors and the node it came from; all must outlive it.
-// Not thread-safe. Writing is in json_text.h: forms are appended to a string, without a document.
+// The first error wins: after it reads go on and give empty values, so a reader needs one check, at
+// its end. A JsonNode borrows its document, its errors and the node it came from; all must outlive
+// it. Not thread-safe. Writing is in json_text.h: forms are appended to a string, without a
+// document.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +34,8 @@ namespace outsize {
 
 using Json = nlohmann::json;
 
-// The document in `text`. Errors name line and column; repeated keys, integers beyond 64 bits, nesting
-// deeper than kMaxJsonDepth and trailing text are errors too.
+// The document in `text`. Errors name line and column; repeated keys, integers beyond 64 bits,
+// nesting deeper than kMaxJsonDepth and trailing text are errors too.
 inline constexpr size_t kMaxJsonDepth = 100;
 Result<Json> parse_json(std::string_view text);
 
@@ -91,7 +93,8 @@ class JsonNode {
   const Json* json_;
   JsonErrors* errors_;
   const JsonNode* parent_ = nullptr;
-  std::string_view key_;  // borrowed from the caller of required/optional; empty for an array's entry
+  std::string_view
+      key_;  // borrowed from the caller of required/optional; empty for an array's entry
   size_t index_ = 0;
 };
 

@@ -123,8 +123,9 @@ TEST(JsonText, DoublesReadBackToTheSameBits) {
     const double back = json->get<double>();
     EXPECT_EQ(std::memcmp(&back, &value, sizeof value), 0) << text;
   };
-  for (const double value : {0.0, -0.0, 1.0, -1.0, 0.1, 1e15, 1e16, 1e17, 1e300, 5e-324, 1e-7, 0.999,
-                             1.7976931348623157e308, 2.2250738585072014e-308, 9007199254740993.0})
+  for (const double value :
+       {0.0, -0.0, 1.0, -1.0, 0.1, 1e15, 1e16, 1e17, 1e300, 5e-324, 1e-7, 0.999,
+        1.7976931348623157e308, 2.2250738585072014e-308, 9007199254740993.0})
     round_trip(value);
   for (int i = 0; i < 20'000; ++i) {
     const uint64_t bits = random.next();
@@ -140,8 +141,18 @@ TEST(JsonText, StringsReadBack) {
     // Code points of every length, controls and quotes among them.
     std::string text;
     for (int64_t n = random.below(12); n > 0; --n) {
-      const std::string_view pieces[] = {"a", "\"", "\\", "\n", "\t", "\x01", "\x7f", "é", "€",
-                                         "\U0001F600", std::string_view("\0", 1), "/"};
+      const std::string_view pieces[] = {"a",
+                                         "\"",
+                                         "\\",
+                                         "\n",
+                                         "\t",
+                                         "\x01",
+                                         "\x7f",
+                                         "é",
+                                         "€",
+                                         "\U0001F600",
+                                         std::string_view("\0", 1),
+                                         "/"};
       text += pieces[random.below(std::ssize(pieces))];
     }
     std::string written;
@@ -153,8 +164,8 @@ TEST(JsonText, StringsReadBack) {
 }
 
 TEST(JsonText, BytesThatAreNotUtf8AreReplaced) {
-  for (const std::string_view bad : {"\xff", "\xc0\x80", "\xe0\x80\x80", "\xed\xa0\x80", "\xf5\x80\x80\x80",
-                                     "\xe2\x82", "\x80", "\xf4\x90\x80\x80"}) {
+  for (const std::string_view bad : {"\xff", "\xc0\x80", "\xe0\x80\x80", "\xed\xa0\x80",
+                                     "\xf5\x80\x80\x80", "\xe2\x82", "\x80", "\xf4\x90\x80\x80"}) {
     std::string written;
     append_json(written, std::string("a") + std::string(bad) + "b");
     const Result<Json> json = parse_json(written);

@@ -27,12 +27,18 @@ enum class ErrorKind {
 // "infeasible", "illegal", "bad input", "cancelled", "device", "internal".
 inline const char* name_of(ErrorKind kind) {
   switch (kind) {
-    case ErrorKind::kInfeasible: return "infeasible";
-    case ErrorKind::kIllegal: return "illegal";
-    case ErrorKind::kBadInput: return "bad input";
-    case ErrorKind::kCancelled: return "cancelled";
-    case ErrorKind::kDevice: return "device";
-    case ErrorKind::kInternal: return "internal";
+    case ErrorKind::kInfeasible:
+      return "infeasible";
+    case ErrorKind::kIllegal:
+      return "illegal";
+    case ErrorKind::kBadInput:
+      return "bad input";
+    case ErrorKind::kCancelled:
+      return "cancelled";
+    case ErrorKind::kDevice:
+      return "device";
+    case ErrorKind::kInternal:
+      return "internal";
   }
   return "internal";
 }
@@ -59,8 +65,8 @@ Error device_error(fmt::format_string<Args...> text, Args&&... args) {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::move(value)) {}        // NOLINT: implicit on purpose
-  Result(Error error) : state_(std::move(error)) {}    // NOLINT: implicit on purpose
+  Result(T value) : state_(std::move(value)) {}      // NOLINT: implicit on purpose
+  Result(Error error) : state_(std::move(error)) {}  // NOLINT: implicit on purpose
 
   bool ok() const { return std::holds_alternative<T>(state_); }
   explicit operator bool() const { return ok(); }

@@ -1,4 +1,5 @@
-// Builds graphs by hand, storages by name and ops over whole storages or parts; for tests and generators.
+// Builds graphs by hand, storages by name and ops over whole storages or parts; for tests and
+// generators.
 //
 //   GraphBuilder b;
 //   b.parameter("w", 8).input("x", 4).activation("a", 4).output("y", 4);

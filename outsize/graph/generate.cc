@@ -11,16 +11,16 @@ namespace {
 
 std::string numbered(const char* stem, int i) { return stem + std::to_string(i); }
 
-// Records forward ops, then writes the backward ones in reverse and the updates: what autograd and an
-// optimizer do, by storages.
+// Records forward ops, then writes the backward ones in reverse and the updates: what autograd and
+// an optimizer do, by storages.
 class Tape {
  public:
   struct Layer {
     std::string name;
-    std::vector<std::string> inputs;      // activations that want a gradient
+    std::vector<std::string> inputs;  // activations that want a gradient
     std::vector<std::string> parameters;
     std::string output;
-    std::vector<std::string> saved;       // what backward reads, beside the parameters
+    std::vector<std::string> saved;  // what backward reads, beside the parameters
     std::string module;
     bool rng = false;
     std::vector<std::string> constants;   // read, no gradient: the batch
@@ -147,18 +147,34 @@ Graph unet_graph(int levels, int64_t image_bytes) {
     if (std::erase(inputs, "image") > 0) constants.push_back("image");
     std::vector<std::string> saved = inputs;
     saved.insert(saved.end(), constants.begin(), constants.end());
-    tape.forward({.name = "convolution", .inputs = inputs, .parameters = {name + ".weight"},
-                  .output = name + ".out", .saved = saved, .module = name, .constants = constants,
+    tape.forward({.name = "convolution",
+                  .inputs = inputs,
+                  .parameters = {name + ".weight"},
+                  .output = name + ".out",
+                  .saved = saved,
+                  .module = name,
+                  .constants = constants,
                   .also_makes = {}});
-    tape.forward({.name = "relu", .inputs = {name + ".out"}, .parameters = {},
-                  .output = name + ".relu", .saved = {name + ".relu"}, .module = name,
-                  .constants = {}, .also_makes = {}});
+    tape.forward({.name = "relu",
+                  .inputs = {name + ".out"},
+                  .parameters = {},
+                  .output = name + ".relu",
+                  .saved = {name + ".relu"},
+                  .module = name,
+                  .constants = {},
+                  .also_makes = {}});
     current = name + ".relu";
   };
   const auto resize = [&](const char* kind, const std::string& name, int64_t out_bytes) {
     tape.b.activation(name, out_bytes);
-    tape.forward({.name = kind, .inputs = {current}, .parameters = {}, .output = name,
-                  .saved = {}, .module = name, .constants = {}, .also_makes = {}});
+    tape.forward({.name = kind,
+                  .inputs = {current},
+                  .parameters = {},
+                  .output = name,
+                  .saved = {},
+                  .module = name,
+                  .constants = {},
+                  .also_makes = {}});
     current = name;
   };
   std::vector<std::string> skips;
@@ -175,11 +191,17 @@ Graph unet_graph(int levels, int64_t image_bytes) {
     channels /= 2;
     resize("upsample_nearest2d", numbered("upsample", i), bytes * 4);
     bytes *= 2;
-    conv(numbered("up", i), {current, skips[static_cast<size_t>(i)]}, 3 * channels, channels, bytes);
+    conv(numbered("up", i), {current, skips[static_cast<size_t>(i)]}, 3 * channels, channels,
+         bytes);
   }
   tape.b.output("loss", 4);
-  tape.forward({.name = "mse_loss", .inputs = {current}, .parameters = {}, .output = "loss",
-                .saved = {current, "target"}, .module = {}, .constants = {"target"},
+  tape.forward({.name = "mse_loss",
+                .inputs = {current},
+                .parameters = {},
+                .output = "loss",
+                .saved = {current, "target"},
+                .module = {},
+                .constants = {"target"},
                 .also_makes = {}});
   tape.backward();
   tape.update("sgd", 1);
@@ -206,9 +228,14 @@ Graph transformer_graph(const TransformerSize& size) {
                          std::vector<std::string> saved, std::vector<std::string> constants = {}) {
     const std::string output = module + "." + name;
     tape.b.activation(output, bytes);
-    tape.forward({.name = op, .inputs = std::move(inputs), .parameters = std::move(parameters),
-                  .output = output, .saved = std::move(saved), .module = module,
-                  .constants = std::move(constants), .also_makes = {}});
+    tape.forward({.name = op,
+                  .inputs = std::move(inputs),
+                  .parameters = std::move(parameters),
+                  .output = output,
+                  .saved = std::move(saved),
+                  .module = module,
+                  .constants = std::move(constants),
+                  .also_makes = {}});
     return output;
   };
   const auto linear = [&](const std::string& name, const std::string& input, int64_t weight_bytes,
@@ -232,15 +259,22 @@ Graph transformer_graph(const TransformerSize& size) {
     const std::string normed = norm("norm1", current);
     const std::string qkv = linear("qkv", normed, 3 * square, 3 * row);
     const std::string score = apply("attention_scores", "scores", {qkv}, {}, scores, {qkv});
-    const std::string soft = apply("softmax", "softmax", {score}, {}, scores,
-                                   {module + ".softmax"});
+    const std::string soft =
+        apply("softmax", "softmax", {score}, {}, scores, {module + ".softmax"});
     const std::string dropped = module + ".dropped", mask = module + ".mask";
-    tape.b.activation(dropped, scores).activation(mask, std::max<int64_t>(1, scores / size.element_bytes));
-    tape.forward({.name = "native_dropout", .inputs = {soft}, .parameters = {}, .output = dropped,
-                  .saved = {mask}, .module = module, .rng = true, .constants = {},
+    tape.b.activation(dropped, scores)
+        .activation(mask, std::max<int64_t>(1, scores / size.element_bytes));
+    tape.forward({.name = "native_dropout",
+                  .inputs = {soft},
+                  .parameters = {},
+                  .output = dropped,
+                  .saved = {mask},
+                  .module = module,
+                  .rng = true,
+                  .constants = {},
                   .also_makes = {mask}});
-    const std::string mixed = apply("attention_mix", "mixed", {dropped, qkv}, {}, row,
-                                    {dropped, qkv});
+    const std::string mixed =
+        apply("attention_mix", "mixed", {dropped, qkv}, {}, row, {dropped, qkv});
     const std::string projected = linear("projection", mixed, square, row);
     const std::string middle = apply("add", "residual1", {current, projected}, {}, row, {});
     const std::string normed2 = norm("norm2", middle);
@@ -253,11 +287,17 @@ Graph transformer_graph(const TransformerSize& size) {
   const std::string normed = norm("norm", current);
   const std::string logit =
       linear("logits", normed, size.vocabulary * size.hidden * size.element_bytes, logits);
-  const std::string soft = apply("log_softmax", "log_softmax", {logit}, {}, logits,
-                                 {"head.log_softmax"});
+  const std::string soft =
+      apply("log_softmax", "log_softmax", {logit}, {}, logits, {"head.log_softmax"});
   tape.b.output("loss", size.element_bytes);
-  tape.forward({.name = "nll_loss", .inputs = {soft}, .parameters = {}, .output = "loss",
-                .saved = {"labels"}, .module = module, .constants = {"labels"}, .also_makes = {}});
+  tape.forward({.name = "nll_loss",
+                .inputs = {soft},
+                .parameters = {},
+                .output = "loss",
+                .saved = {"labels"},
+                .module = module,
+                .constants = {"labels"},
+                .also_makes = {}});
   tape.backward();
   tape.update("adam", 2);
   return tape.b.build();

@@ -9,7 +9,8 @@ namespace {
 
 class RandomGraph {
  public:
-  RandomGraph(uint64_t seed, const RandomGraphOptions& options) : random_(seed), options_(options) {}
+  RandomGraph(uint64_t seed, const RandomGraphOptions& options)
+      : random_(seed), options_(options) {}
 
   Graph make(int ops) {
     graph_.title = fmt::format("random graph of {} ops", ops);

@@ -44,8 +44,8 @@ TEST(ChainGraph, LivenessByHand) {
 }
 
 TEST(RandomGraph, IsLegalDeterministicAndVaried) {
-  int mutations = 0, parts = 0, rng = 0, collective = 0, exit_only = 0, entry_only = 0, handed_on = 0,
-      outputs = 0, empty = 0;
+  int mutations = 0, parts = 0, rng = 0, collective = 0, exit_only = 0, entry_only = 0,
+      handed_on = 0, outputs = 0, empty = 0;
   for (uint64_t seed = 0; seed < 200; ++seed) {
     const int ops = 1 + static_cast<int>(seed % 30);
     const Graph graph = random_graph(seed, ops);
@@ -68,15 +68,15 @@ TEST(RandomGraph, IsLegalDeterministicAndVaried) {
       empty += storage.bytes == 0;
     }
   }
-  for (const int count : {mutations, parts, rng, collective, exit_only, entry_only, handed_on,
-                          outputs, empty})
+  for (const int count :
+       {mutations, parts, rng, collective, exit_only, entry_only, handed_on, outputs, empty})
     EXPECT_GT(count, 20);
   EXPECT_NE(random_graph(1, 10), random_graph(2, 10));
 }
 
 TEST(RandomGraph, OptionsTakeEffect) {
-  const RandomGraphOptions plain{.unit_bytes = 512, .largest_units = 4, .mutates = 0, .parts = 0,
-                                 .rng = 0, .collective = 0};
+  const RandomGraphOptions plain{
+      .unit_bytes = 512, .largest_units = 4, .mutates = 0, .parts = 0, .rng = 0, .collective = 0};
   for (uint64_t seed = 0; seed < 50; ++seed) {
     const Graph graph = random_graph(seed, 25, plain);
     for (const Storage& storage : graph.storages) {
@@ -108,11 +108,16 @@ TEST(UnetGraph, SkipsLiveAcrossTheBottom) {
 }
 
 TEST(TransformerGraph, SizesByHand) {
-  const TransformerSize size{.layers = 3, .batch = 2, .sequence = 8, .hidden = 16, .heads = 4,
-                             .vocabulary = 100, .element_bytes = 4};
+  const TransformerSize size{.layers = 3,
+                             .batch = 2,
+                             .sequence = 8,
+                             .hidden = 16,
+                             .heads = 4,
+                             .vocabulary = 100,
+                             .element_bytes = 4};
   const Graph graph = transformer_graph(size);
-  // Per layer two norms (2h), qkv 3h², projection h², MLP 8h²; embedding and logits v·h each; one norm.
-  // (3·(64 + 12·256) + 2·1600 + 32) elements of 4 B, each with two optimizer states.
+  // Per layer two norms (2h), qkv 3h², projection h², MLP 8h²; embedding and logits v·h each; one
+  // norm. (3·(64 + 12·256) + 2·1600 + 32) elements of 4 B, each with two optimizer states.
   EXPECT_EQ(liveness_of(graph, {}).persistent_bytes, 4 * (3 * (64 + 3072) + 3200 + 32) * 3);
   int rng = 0, adam = 0;
   for (const Op& op : graph.ops) {

@@ -46,22 +46,25 @@ inline constexpr EnumNames<Role, 8> kRoleNames{{{{Role::kParameter, "parameter"}
 
 // A storage: bytes, and what of them crosses the border between steps.
 //   parameter       entry, exit, persistent     first step's new optimizer state   exit, persistent
-//   batch           entry                       a .grad that the step drops first  entry, persistent
-//   returned loss   exit                        activation                         none of the three
+//   batch           entry                       a .grad that the step drops first  entry,
+//   persistent returned loss   exit                        activation                         none
+//   of the three
 struct Storage {
   int64_t bytes = 0;
   Role role = Role::kActivation;
   bool entry = false;       // holds content before op 0
   bool exit = false;        // its content is wanted after the last op
   bool persistent = false;  // has a home between steps
-  std::string name;         // unique among persistent storages and the same in every graph of a model
+  std::string name;  // unique among persistent storages and the same in every graph of a model
   bool operator==(const Storage&) const = default;
 };
 
-// A tensor: a strided view on a storage. Sizes, strides and offset in elements, as PyTorch has them.
+// A tensor: a strided view on a storage. Sizes, strides and offset in elements, as PyTorch has
+// them.
 struct Value {
   StorageId storage;
-  std::string dtype;  // PyTorch's name: "float32", "bfloat16", "int64", "bool", ...; empty if unknown
+  std::string
+      dtype;  // PyTorch's name: "float32", "bfloat16", "int64", "bool", ...; empty if unknown
   std::vector<int64_t> sizes;
   std::vector<int64_t> strides;
   int64_t offset = 0;
@@ -104,15 +107,15 @@ struct Access {
 };
 
 struct Op {
-  std::string name;                // "aten.addmm.default"; imported traces: any word
-  std::vector<Argument> args;      // in schema order, keyword-only ones included; empty if imported
-  std::vector<Argument> results;   // what it returns: values (or lists of them), scalars, none
-  std::vector<Access> reads;       // content needed, left as it is
-  std::vector<Access> makes;       // first write: allocated by the op, no earlier content needed
-  std::vector<Access> mutates;     // content needed and changed in place
-  bool uses_rng = false;           // draws from the device's generator; such ops keep their order
-  bool collective = false;         // such ops keep their order
-  bool host_sync = false;          // hands a value to the host (aten._local_scalar_dense)
+  std::string name;               // "aten.addmm.default"; imported traces: any word
+  std::vector<Argument> args;     // in schema order, keyword-only ones included; empty if imported
+  std::vector<Argument> results;  // what it returns: values (or lists of them), scalars, none
+  std::vector<Access> reads;      // content needed, left as it is
+  std::vector<Access> makes;      // first write: allocated by the op, no earlier content needed
+  std::vector<Access> mutates;    // content needed and changed in place
+  bool uses_rng = false;          // draws from the device's generator; such ops keep their order
+  bool collective = false;        // such ops keep their order
+  bool host_sync = false;         // hands a value to the host (aten._local_scalar_dense)
   Site site;
   bool operator==(const Op&) const = default;
 };
@@ -125,15 +128,15 @@ using Number = std::variant<bool, int64_t, double>;
 
 // A number known only when the step runs.
 //   input: handed in at each call (a learning rate);  item: read by the op that lists it in its
-//   results;  op: `function` of `args` (literals or earlier scalars), with Python's meaning and bits:
-//   add sub mul truediv floordiv mod pow neg abs min max sqrt float int and or not, and comparisons
-//   eq ne lt le gt ge.
+//   results;  op: `function` of `args` (literals or earlier scalars), with Python's meaning and
+//   bits: add sub mul truediv floordiv mod pow neg abs min max sqrt float int and or not, and
+//   comparisons eq ne lt le gt ge.
 struct Scalar {
   ScalarKind kind = ScalarKind::kInput;
-  std::string name;                // inputs: unique ("optimizer.0.group.0.lr")
-  std::string function;            // ops
-  std::vector<Argument> args;      // ops
-  std::optional<Number> present;   // its value at capture, where that is known
+  std::string name;               // inputs: unique ("optimizer.0.group.0.lr")
+  std::string function;           // ops
+  std::vector<Argument> args;     // ops
+  std::optional<Number> present;  // its value at capture, where that is known
   bool operator==(const Scalar&) const = default;
 };
 
@@ -174,17 +177,17 @@ Status check_graph(const Graph& graph);
 
 // The same step by storages alone: when each is touched, how much lives when. Program order.
 struct Liveness {
-  std::vector<int64_t> live_bytes;                // per op: bytes that must exist while it runs, no plan
-  std::vector<std::vector<OpId>> touched_by;      // per storage: ops touching it, ascending
-  int64_t peak_bytes = 0;                         // max of live_bytes
-  int64_t largest_working_set = 0;                // max over ops of the bytes one op touches
+  std::vector<int64_t> live_bytes;  // per op: bytes that must exist while it runs, no plan
+  std::vector<std::vector<OpId>> touched_by;  // per storage: ops touching it, ascending
+  int64_t peak_bytes = 0;                     // max of live_bytes
+  int64_t largest_working_set = 0;            // max over ops of the bytes one op touches
   OpId peak_op, largest_op;
   int64_t persistent_bytes = 0;
 };
-// `workspace_bytes[op]` is added to an op's own moment and working set; pass {} for none. A storage lives
-// from op 0 if it has entry content, else from its first access; to the last op if it has exit content,
-// else to its last access (entry content that no op touches does not live at all). So a persistent
-// storage with both lives for ever. Requires: ids in range.
+// `workspace_bytes[op]` is added to an op's own moment and working set; pass {} for none. A storage
+// lives from op 0 if it has entry content, else from its first access; to the last op if it has
+// exit content, else to its last access (entry content that no op touches does not live at all). So
+// a persistent storage with both lives for ever. Requires: ids in range.
 Liveness liveness_of(const Graph& graph, const std::vector<int64_t>& workspace_bytes);
 
 }  // namespace outsize

@@ -19,12 +19,11 @@ struct Function {
   size_t least_args, most_args;
 };
 constexpr std::array<Function, 23> kFunctions{
-    {{"add", 2, 2},      {"sub", 2, 2},   {"mul", 2, 2}, {"truediv", 2, 2}, {"floordiv", 2, 2},
-     {"mod", 2, 2},      {"pow", 2, 2},   {"neg", 1, 1}, {"abs", 1, 1},     {"min", 2, 64},
-     {"max", 2, 64},     {"sqrt", 1, 1},  {"float", 1, 1}, {"int", 1, 1},   {"and", 2, 2},
-     {"or", 2, 2},       {"not", 1, 1},   {"eq", 2, 2},  {"ne", 2, 2},      {"lt", 2, 2},
-     {"le", 2, 2},       {"gt", 2, 2},
-     {"ge", 2, 2}}};
+    {{"add", 2, 2},  {"sub", 2, 2},  {"mul", 2, 2},   {"truediv", 2, 2}, {"floordiv", 2, 2},
+     {"mod", 2, 2},  {"pow", 2, 2},  {"neg", 1, 1},   {"abs", 1, 1},     {"min", 2, 64},
+     {"max", 2, 64}, {"sqrt", 1, 1}, {"float", 1, 1}, {"int", 1, 1},     {"and", 2, 2},
+     {"or", 2, 2},   {"not", 1, 1},  {"eq", 2, 2},    {"ne", 2, 2},      {"lt", 2, 2},
+     {"le", 2, 2},   {"gt", 2, 2},   {"ge", 2, 2}}};
 
 const Function* find_function(std::string_view name) {
   for (const Function& function : kFunctions)
@@ -116,8 +115,7 @@ Status check_argument(const Graph& graph, const Argument& argument, const std::s
     return bad_input("{} has an argument of lists nested deeper than {}", where, kMaxArgumentDepth);
   if (const auto* value = std::get_if<ValueId>(&argument.data)) {
     if (!exists(*value, graph.values))
-      return bad_input("{} names value {}; there are {}", where, value->value,
-                       graph.values.size());
+      return bad_input("{} names value {}; there are {}", where, value->value, graph.values.size());
   } else if (const auto* scalar = std::get_if<ScalarId>(&argument.data)) {
     if (!exists(*scalar, graph.scalars))
       return bad_input("{} names scalar {}; there are {}", where, scalar->value,
@@ -245,8 +243,8 @@ Status check_accesses(const Graph& graph) {
     if (Status s = inside(t, access, verb); !s.ok()) return s;
     const Interval missing = written[access.storage.index()].first_missing(access.bytes);
     if (missing.empty()) return Done{};
-    return bad_input("{} {} bytes {} of {}, but nothing has written {} before it", text_of(graph, t),
-                     verb, text_of(access.bytes), text_of(graph, access.storage),
+    return bad_input("{} {} bytes {} of {}, but nothing has written {} before it",
+                     text_of(graph, t), verb, text_of(access.bytes), text_of(graph, access.storage),
                      text_of(missing));
   };
   for (size_t t = 0; t < graph.ops.size(); ++t) {

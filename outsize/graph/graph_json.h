@@ -1,5 +1,5 @@
-// The graph's JSON form: docs/formats/graph.md. Reading what `to_json` wrote gives an equal graph, and
-// writing that gives the same bytes.
+// The graph's JSON form: docs/formats/graph.md. Reading what `to_json` wrote gives an equal graph,
+// and writing that gives the same bytes.
 #pragma once
 
 #include <string>

@@ -44,14 +44,21 @@ Argument read_tagged(const JsonNode& node) {
 
 Argument read_argument(const JsonNode& node) {
   switch (node.json().type()) {
-    case Json::value_t::null: return {};
-    case Json::value_t::boolean: return {node.boolean()};
+    case Json::value_t::null:
+      return {};
+    case Json::value_t::boolean:
+      return {node.boolean()};
     case Json::value_t::number_integer:
-    case Json::value_t::number_unsigned: return {node.integer()};
-    case Json::value_t::number_float: return {node.number()};
-    case Json::value_t::string: return {node.string()};
-    case Json::value_t::array: return {read_arguments(node)};
-    default: return read_tagged(node);
+    case Json::value_t::number_unsigned:
+      return {node.integer()};
+    case Json::value_t::number_float:
+      return {node.number()};
+    case Json::value_t::string:
+      return {node.string()};
+    case Json::value_t::array:
+      return {read_arguments(node)};
+    default:
+      return read_tagged(node);
   }
 }
 

@@ -40,14 +40,22 @@ constexpr std::string_view kTiny = R"(
 
 Argument random_argument(Random& random, const Graph& graph, int depth) {
   switch (random.below(depth > 2 ? 9 : 10)) {
-    case 0: return {};
-    case 1: return {random.chance(0.5)};
-    case 2: return {static_cast<int64_t>(random.next())};
-    case 3: return {random.chance(0.3) ? 3.0 : (random.uniform() - 0.5) * 1e6};
-    case 4: return {random.chance(0.5) ? INFINITY : -INFINITY};
-    case 5: return {std::string("a \"quoted\"\nword")};
-    case 6: return {ValueId(random.below(std::ssize(graph.values)))};
-    case 7: return {ScalarId(0)};  // an input: known from the start
+    case 0:
+      return {};
+    case 1:
+      return {random.chance(0.5)};
+    case 2:
+      return {static_cast<int64_t>(random.next())};
+    case 3:
+      return {random.chance(0.3) ? 3.0 : (random.uniform() - 0.5) * 1e6};
+    case 4:
+      return {random.chance(0.5) ? INFINITY : -INFINITY};
+    case 5:
+      return {std::string("a \"quoted\"\nword")};
+    case 6:
+      return {ValueId(random.below(std::ssize(graph.values)))};
+    case 7:
+      return {ScalarId(0)};  // an input: known from the start
     case 8: {
       const std::string kind(kKeywordKinds[random.below(std::ssize(kKeywordKinds))]);
       return {Keyword{kind, "float32"}};
@@ -79,7 +87,8 @@ Graph full_graph(uint64_t seed) {
   }
   Scalar input{ScalarKind::kInput, "lr", "", {}, Number{0.1}};
   Scalar item{ScalarKind::kItem, "", "", {}, std::nullopt};
-  Scalar made{ScalarKind::kOp, "", "max", {{ScalarId(0)}, {int64_t{-3}}, {true}}, Number{int64_t{4}}};
+  Scalar made{
+      ScalarKind::kOp, "", "max", {{ScalarId(0)}, {int64_t{-3}}, {true}}, Number{int64_t{4}}};
   graph.scalars = {input, item, made};
   graph.scalars[2].present = random.chance(0.5) ? Number{true} : Number{-INFINITY};
   graph.guards = {{ScalarId(2), Number{random.chance(0.5)}, {"m", "f.py", 3, ""}},
@@ -101,8 +110,7 @@ TEST(GraphJson, ReadsThePageOfItsFormat) {
   ASSERT_TRUE(graph.ok()) << graph.error().message;
   EXPECT_EQ(graph->title, "tiny");
   EXPECT_EQ(graph->threads, 2);
-  EXPECT_EQ(graph->storages[0],
-            (Storage{400, Role::kParameter, true, true, true, "w"}));
+  EXPECT_EQ(graph->storages[0], (Storage{400, Role::kParameter, true, true, true, "w"}));
   EXPECT_EQ(graph->values[1].sizes, (std::vector<int64_t>{10, 10}));
   EXPECT_EQ(graph->scalars[1].args[1].data, Argument{2.0}.data);
   EXPECT_EQ(graph->guards[0].outcome, Number{true});

@@ -24,7 +24,12 @@ Graph small() {
 
 Value value_of(int64_t storage, std::string dtype, std::vector<int64_t> sizes,
                std::vector<int64_t> strides, int64_t offset) {
-  return {StorageId(storage), std::move(dtype), std::move(sizes), std::move(strides), offset, false,
+  return {StorageId(storage),
+          std::move(dtype),
+          std::move(sizes),
+          std::move(strides),
+          offset,
+          false,
           false};
 }
 
@@ -39,11 +44,13 @@ TEST(BytesOf, StridedViews) {
 
 TEST(ElementBytes, ByDtype) {
   const std::pair<const char*, int64_t> cases[] = {
-      {"bool", 1},      {"uint8", 1},         {"int8", 1},           {"int16", 2},
-      {"float16", 2},   {"bfloat16", 2},      {"int32", 4},          {"float32", 4},
-      {"int64", 8},     {"float64", 8},       {"complex32", 4},      {"complex64", 8},
-      {"complex128", 16}, {"float8_e4m3fn", 1}, {"float8_e5m2fnuz", 1}, {"uint64", 8},
-      {"float8_e8m0fnu", 1}, {"", 0}, {"Float32", 0}};
+      {"bool", 1},        {"uint8", 1},          {"int8", 1},
+      {"int16", 2},       {"float16", 2},        {"bfloat16", 2},
+      {"int32", 4},       {"float32", 4},        {"int64", 8},
+      {"float64", 8},     {"complex32", 4},      {"complex64", 8},
+      {"complex128", 16}, {"float8_e4m3fn", 1},  {"float8_e5m2fnuz", 1},
+      {"uint64", 8},      {"float8_e8m0fnu", 1}, {"", 0},
+      {"Float32", 0}};
   for (const auto& [dtype, bytes] : cases) EXPECT_EQ(element_bytes(dtype), bytes) << dtype;
 }
 
@@ -98,23 +105,26 @@ TEST(CheckGraph, Accesses) {
 TEST(CheckGraph, ContentBeforeUse) {
   Graph graph = small();
   std::swap(graph.ops[0], graph.ops[1]);
-  EXPECT_EQ(violation(graph),
-            "op 0 (relu) reads bytes [0, 100) of storage 1, but nothing has written [0, 100) before "
-            "it");
+  EXPECT_EQ(
+      violation(graph),
+      "op 0 (relu) reads bytes [0, 100) of storage 1, but nothing has written [0, 100) before "
+      "it");
   // Half made, all read.
   graph = small();
   graph.ops[0].makes[0].bytes = {0, 40};
-  EXPECT_EQ(violation(graph),
-            "op 1 (relu) reads bytes [0, 100) of storage 1, but nothing has written [40, 100) before "
-            "it");
+  EXPECT_EQ(
+      violation(graph),
+      "op 1 (relu) reads bytes [0, 100) of storage 1, but nothing has written [40, 100) before "
+      "it");
   // An op's own output is no input of it.
   graph = small();
   graph.ops[0].reads.push_back({StorageId(1), {0, 100}});
   EXPECT_NE(violation(graph), "");
   graph = small();
   graph.ops[0].mutates.push_back({StorageId(1), {0, 1}});
-  EXPECT_EQ(violation(graph),
-            "op 0 (mul) mutates bytes [0, 1) of storage 1, but nothing has written [0, 1) before it");
+  EXPECT_EQ(
+      violation(graph),
+      "op 0 (mul) mutates bytes [0, 1) of storage 1, but nothing has written [0, 1) before it");
 }
 
 TEST(CheckGraph, MakesAreFirstWrites) {

@@ -9,8 +9,8 @@
 namespace outsize {
 namespace {
 
-// The present content of one storage: stretches of bytes, each with the op that wrote it last and those
-// that have read it since.
+// The present content of one storage: stretches of bytes, each with the op that wrote it last and
+// those that have read it since.
 class Content {
  public:
   explicit Content(int64_t bytes) {

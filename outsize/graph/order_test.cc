@@ -89,8 +89,8 @@ TEST(CheckOrder, NamesWhatIsWrong) {
   EXPECT_FALSE(is_legal_order(graph, ids({4, 0, 1, 2, 3})));
 }
 
-// What program order gives every read: per access byte, the op that wrote it last. An independent reading
-// of "computes the same step", byte by byte.
+// What program order gives every read: per access byte, the op that wrote it last. An independent
+// reading of "computes the same step", byte by byte.
 std::vector<std::vector<int>> contents_seen(const Graph& graph, std::span<const OpId> order) {
   std::vector<std::vector<int>> writer;
   for (const Storage& storage : graph.storages)

@@ -1,18 +1,20 @@
 // The plan: what happens when, and where every byte lies. Planners write it; the checker, the
 // simulator, the executor and the reports read it; nothing is decided after it.
 //
-//   device  ┌ r0: A at 0 ┐            ┌ r2: A at 64 ┐        r0 and r2 are two stays of one storage,
-//   host           └ r1: A at 0 ──────┘                      r1 its copy on the host between them
+//   device  ┌ r0: A at 0 ┐            ┌ r2: A at 64 ┐        r0 and r2 are two stays of one
+//   storage, host           └ r1: A at 0 ──────┘                      r1 its copy on the host
+//   between them
 //
 //   compute:  #0 Run(op0 → r0)                #3 Run(op1)   #5 Run(op2 reads r2)
 //   out:            #1 Copy(r0 → r1) after #0
 //   in:                                   #4 Copy(r1 → r2) after #1, #3
 //
-// A *residency* is one unbroken stay of a part on one tier, at one address. Instructions stand in one
-// list; the instructions of one stream run in that list's order, and an instruction starts when the
-// one before it in its stream and all those it waits for have ended. The list itself is one legal
-// sequential execution. A residency needs no allocation or freeing instruction: it is there from the
-// first instruction that writes it (or from entry) to the last that touches it (or to exit).
+// A *residency* is one unbroken stay of a part on one tier, at one address. Instructions stand in
+// one list; the instructions of one stream run in that list's order, and an instruction starts when
+// the one before it in its stream and all those it waits for have ended. The list itself is one
+// legal sequential execution. A residency needs no allocation or freeing instruction: it is there
+// from the first instruction that writes it (or from entry) to the last that touches it (or to
+// exit).
 #pragma once
 
 #include <string>
@@ -69,12 +71,14 @@ inline constexpr EnumNames<InstructionKind, 3> kInstructionKindNames{
 struct Instruction {
   Stream stream = Stream::kCompute;
   InstructionKind kind = InstructionKind::kRun;
-  // Run and Rerun (recompute; restores the generator state that the op's Run saw), compute stream only.
+  // Run and Rerun (recompute; restores the generator state that the op's Run saw), compute stream
+  // only.
   OpId op;
   std::vector<ResidencyId> operands;  // one per access of the op: reads, then makes, then mutates
   Interval workspace;                 // device range for the op's temporaries; empty if it has none
-  // Copy: the bytes `bytes` of the storage that both residencies hold. A copy belongs to the stream of
-  // its direction (device->host out, host->device in, to disk write, from disk read) or to compute.
+  // Copy: the bytes `bytes` of the storage that both residencies hold. A copy belongs to the stream
+  // of its direction (device->host out, host->device in, to disk write, from disk read) or to
+  // compute.
   ResidencyId from, to;
   Interval bytes;
   // Instructions of other streams that must have ended; ascending, each earlier in the list.

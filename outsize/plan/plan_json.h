@@ -11,7 +11,8 @@ namespace outsize {
 
 // One residency, instruction or border item per line.
 std::string to_json(const Plan& plan);
-// Strict about form only: whether ids exist, waits point backwards and so on is check_plan's to say.
+// Strict about form only: whether ids exist, waits point backwards and so on is check_plan's to
+// say.
 Result<Plan> plan_from_json(std::string_view text);
 
 }  // namespace outsize

@@ -22,8 +22,7 @@ TEST(PlanJson, ReadsThePageOfItsFormat) {
   const Result<Plan> plan = plan_from_json(kTiny);
   ASSERT_TRUE(plan.ok()) << plan.error().message;
   EXPECT_EQ(plan->budgets, (Budgets{1000, 1000, 0}));
-  EXPECT_EQ(plan->residencies[1],
-            (Residency{Tier::kHost, {StorageId(0), {0, 400}}, 0}));
+  EXPECT_EQ(plan->residencies[1], (Residency{Tier::kHost, {StorageId(0), {0, 400}}, 0}));
   const Instruction& copy = plan->instructions[0];
   EXPECT_EQ(copy.stream, Stream::kIn);
   EXPECT_EQ(copy.kind, InstructionKind::kCopy);
@@ -111,7 +110,8 @@ TEST(PlanJson, RejectsWithThePath) {
 
 TEST(PlanJson, DamageIsRefusedOrHarmless) {
   Random random(51);
-  const std::string texts[] = {std::string(kTiny), to_json(random_plan(3)), to_json(random_plan(4))};
+  const std::string texts[] = {std::string(kTiny), to_json(random_plan(3)),
+                               to_json(random_plan(4))};
   for (int i = 0; i < 4'000; ++i) {
     const Result<Plan> plan = plan_from_json(damaged(texts[i % 3], random));
     if (plan.ok()) {
@@ -153,14 +153,18 @@ TEST(Statistics, BytesByDirection) {
   rerun.op = OpId(0);
   rerun.workspace = {200, 300};
   plan.instructions = {
-      copy(Stream::kOut, 0, 1, {0, 1}),      copy(Stream::kCompute, 0, 1, {0, 2}),
-      copy(Stream::kIn, 1, 0, {0, 4}),       copy(Stream::kWrite, 1, 2, {0, 8}),
-      copy(Stream::kWrite, 0, 2, {0, 16}),   copy(Stream::kRead, 2, 1, {0, 32}),
-      copy(Stream::kRead, 2, 0, {0, 64}),    rerun,
+      copy(Stream::kOut, 0, 1, {0, 1}),    copy(Stream::kCompute, 0, 1, {0, 2}),
+      copy(Stream::kIn, 1, 0, {0, 4}),     copy(Stream::kWrite, 1, 2, {0, 8}),
+      copy(Stream::kWrite, 0, 2, {0, 16}), copy(Stream::kRead, 2, 1, {0, 32}),
+      copy(Stream::kRead, 2, 0, {0, 64}),  rerun,
   };
-  const PlanStatistics expected{
-      .moved_out = 1 + 2, .moved_in = 4, .moved_write = 8 + 16, .moved_read = 32 + 64, .reruns = 1,
-      .copies = 7, .extent = {300, 110, 100}};
+  const PlanStatistics expected{.moved_out = 1 + 2,
+                                .moved_in = 4,
+                                .moved_write = 8 + 16,
+                                .moved_read = 32 + 64,
+                                .reruns = 1,
+                                .copies = 7,
+                                .extent = {300, 110, 100}};
   EXPECT_EQ(statistics_of(plan), expected);
   plan.instructions[0].from = ResidencyId(3);
   EXPECT_THROW(statistics_of(plan), InternalError);

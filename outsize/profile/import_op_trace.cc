@@ -62,7 +62,8 @@ class Importer {
           storage.role = Role::kOutput;
           storage.exit = true;
           break;
-        case TraceRole::kActivation: break;
+        case TraceRole::kActivation:
+          break;
       }
       fields.finish();
       file_.graph.storages.push_back(std::move(storage));
@@ -151,8 +152,7 @@ Result<GraphFile> import_op_trace(std::string_view text) {
   GraphFile file = Importer().read(JsonNode(*json, errors));
   if (errors.any()) return errors.first();
   if (const Status legal = check_graph(file.graph); !legal.ok()) return legal.error();
-  if (const Status fits = check_profile(file.graph, *file.profile); !fits.ok())
-    return fits.error();
+  if (const Status fits = check_profile(file.graph, *file.profile); !fits.ok()) return fits.error();
   return file;
 }
 

@@ -35,9 +35,8 @@ TEST(ImportOpTrace, RolesAndAccesses) {
   EXPECT_EQ(graph.storages[3], (Storage{6, Role::kOutput, false, true, false, ""}));
   EXPECT_EQ(graph.storages[4], (Storage{3, Role::kInput, true, false, false, ""}));
   using Accesses = std::vector<Access>;
-  EXPECT_EQ(graph.ops[0].reads, (Accesses{{StorageId(0), {0, 8}},
-                                          {StorageId(4), {0, 3}},
-                                          {StorageId(2), {0, 5}}}));
+  EXPECT_EQ(graph.ops[0].reads,
+            (Accesses{{StorageId(0), {0, 8}}, {StorageId(4), {0, 3}}, {StorageId(2), {0, 5}}}));
   EXPECT_EQ(graph.ops[0].makes, (Accesses{{StorageId(1), {0, 4}}}));
   EXPECT_EQ(graph.ops[0].site.phase, "forward");
   // Made a second time: changed in place; and what an op changes it need not read as well.
@@ -82,13 +81,14 @@ TEST(ImportOpTrace, DamageIsRefusedOrHarmless) {
 struct Known {
   const char* name;
   size_t ops, storages;
-  double peak_gb;         // 0: not published
-  double floor_gb;        // 0: only as a share of the peak
-  double floor_percent;   // of the peak
+  double peak_gb;        // 0: not published
+  double floor_gb;       // 0: only as a share of the peak
+  double floor_percent;  // of the peak
   double persistent_gb;
   int64_t op_at_floor;
 };
-// Measured with an independent reader of the same files: program-order peak and largest working set.
+// Measured with an independent reader of the same files: program-order peak and largest working
+// set.
 constexpr Known kKnown[] = {
     {"checkmate-MobileNet_512", 185, 185, 34.701, 6.636, 19.1, 0, 175},
     {"checkmate-ResNet50_256", 353, 353, 38.059, 3.699, 9.7, 0, 325},
@@ -127,7 +127,9 @@ TEST(ImportOpTrace, PublicTracesHaveTheirKnownPeaksAndFloors) {
     EXPECT_EQ(file->graph.ops.size(), known.ops);
     EXPECT_EQ(file->graph.storages.size(), known.storages);
     const Liveness liveness = liveness_of(file->graph, workspaces_of(*file->profile));
-    const auto gb = [](int64_t bytes) { return std::round(static_cast<double>(bytes) / 1e6) / 1e3; };
+    const auto gb = [](int64_t bytes) {
+      return std::round(static_cast<double>(bytes) / 1e6) / 1e3;
+    };
     if (known.peak_gb > 0) {
       EXPECT_DOUBLE_EQ(gb(liveness.peak_bytes), known.peak_gb);
       EXPECT_DOUBLE_EQ(gb(liveness.largest_working_set), known.floor_gb);

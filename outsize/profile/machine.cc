@@ -53,7 +53,8 @@ constexpr Card kCards[] = {
     {"h100-80gb-pcie5", kPcie5, 80, 512, 3350, 66.9, 494.7, 989, 989, 1979, 0.55, 55, 53, 97.2},
     {"h200-141gb-pcie5", kPcie5, 141, 512, 4800, 66.9, 494.7, 989, 989, 1979, 0.55, 55, 53, 97.2},
     {"gh200-96gb-c2c",
-     "data sheet; NVLink-C2C as measured by Comm|Scope (arXiv 2407.07850); each direction has a link "
+     "data sheet; NVLink-C2C as measured by Comm|Scope (arXiv 2407.07850); each direction has a "
+     "link "
      "of its own",
      96, 447, 4000, 66.9, 494.7, 989, 989, 1979, 0.55, 297, 375, 0},
     {"mi300x-192gb-pcie5", kPcie5, 192, 512, 5300, 163.4, 653.7, 1307, 1307, 0, 0.55, 53, 53, 95.4},
@@ -92,14 +93,16 @@ Machine machine_of(const Card& card) {
   return machine;
 }
 
-// The setting of G10 (MICRO'23): an A100 whose link is the theoretical PCIe 3.0 x16 in each direction.
+// The setting of G10 (MICRO'23): an A100 whose link is the theoretical PCIe 3.0 x16 in each
+// direction.
 Machine g10_machine() {
   Machine machine;
   for (const Card& card : kCards)
     if (std::string_view(card.name) == "a100-40gb-pcie4") machine = machine_of(card);
   machine.name = "a100-40gb-g10";
   machine.source =
-      "platformxlab/G10 (MICRO'23) simulator settings: 40 GB, 15.754 GB/s each way, host 128 GB, SSD "
+      "platformxlab/G10 (MICRO'23) simulator settings: 40 GB, 15.754 GB/s each way, host 128 GB, "
+      "SSD "
       "3.2 GB/s";
   machine.host_bytes = 128 * kGB;
   machine.out = machine.in = {0, per_s(15.754)};

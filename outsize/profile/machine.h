@@ -13,15 +13,15 @@
 namespace outsize {
 
 struct Link {
-  int64_t latency_ns = 0;      // per copy
-  int64_t bytes_per_s = 0;     // one copy alone; 0: there is no such link
+  int64_t latency_ns = 0;   // per copy
+  int64_t bytes_per_s = 0;  // one copy alone; 0: there is no such link
   bool operator==(const Link&) const = default;
 };
 
 struct Machine {
   std::string name;
-  std::string source;             // where the numbers come from
-  int64_t device_bytes = 0;       // memory there is; 0: unknown
+  std::string source;        // where the numbers come from
+  int64_t device_bytes = 0;  // memory there is; 0: unknown
   int64_t host_bytes = 0;
   int64_t disk_bytes = 0;
   int64_t alignment = 64;         // of device addresses
@@ -31,9 +31,9 @@ struct Machine {
   double achieved_fraction = 1.0;  // of those peaks, by dense ops in practice
   int64_t memory_bytes_per_s = 0;
   int64_t launch_ns = 0;
-  Link out, in;                   // device -> host, host -> device
-  int64_t both_bytes_per_s = 0;   // sum over out and in while both move; 0: they don't share
-  Link write, read;               // host -> disk, disk -> host
+  Link out, in;                  // device -> host, host -> device
+  int64_t both_bytes_per_s = 0;  // sum over out and in while both move; 0: they don't share
+  Link write, read;              // host -> disk, disk -> host
   int64_t disk_both_bytes_per_s = 0;
   // A copy placed in the compute stream, all cores moving it; 0: as `out` / `in`.
   int64_t sync_bytes_per_s = 0;

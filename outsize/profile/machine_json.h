@@ -1,4 +1,5 @@
-// The machine's JSON form: docs/formats/machine.md. Reading what `to_json` wrote gives an equal machine.
+// The machine's JSON form: docs/formats/machine.md. Reading what `to_json` wrote gives an equal
+// machine.
 #pragma once
 
 #include <string>

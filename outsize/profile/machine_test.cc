@@ -54,7 +54,8 @@ TEST(MachineJson, RejectsWithThePath) {
             "out: unknown field 'latency' (did you mean 'latency_ns'?)");
   EXPECT_EQ(error_with("\"flops_per_s\": {}", "\"flops_per_s\": {\"float32\": \"fast\"}"),
             "flops_per_s.float32: wanted a number, had a string");
-  EXPECT_EQ(error_with("\"alignment\": 1", "\"alignment\": 0"), "alignment: wanted 1 or more, had 0");
+  EXPECT_EQ(error_with("\"alignment\": 1", "\"alignment\": 0"),
+            "alignment: wanted 1 or more, had 0");
   EXPECT_EQ(error_with("\"alignment\": 1", "\"alignment\": 24"),
             "machine unit: alignments 24 and 1; wanted powers of two");
   EXPECT_EQ(error_with("\"name\": \"unit\", ", ""), "field 'name' is missing");
@@ -83,7 +84,8 @@ TEST(Presets, AreSoundNamedOnceAndRoundTrip) {
     EXPECT_EQ(*find_machine(machine.name), machine);
     // Both directions together are no slower than one and no faster than two.
     if (machine.both_bytes_per_s > 0) {
-      EXPECT_GE(machine.both_bytes_per_s, std::max(machine.out.bytes_per_s, machine.in.bytes_per_s));
+      EXPECT_GE(machine.both_bytes_per_s,
+                std::max(machine.out.bytes_per_s, machine.in.bytes_per_s));
       EXPECT_LE(machine.both_bytes_per_s, machine.out.bytes_per_s + machine.in.bytes_per_s);
     }
   }
@@ -109,9 +111,10 @@ TEST(FindMachine, FilesAndNearNames) {
   EXPECT_EQ(find_machine(path).error().message.substr(0, path.size() + 2), path + ": ");
   const Result<Machine> none = find_machine("v100-16g-pcie3");
   ASSERT_FALSE(none.ok());
-  EXPECT_EQ(none.error().message,
-            "no machine 'v100-16g-pcie3': not a preset (did you mean 'v100-16gb-pcie3'?), and can't "
-            "open v100-16g-pcie3: No such file or directory");
+  EXPECT_EQ(
+      none.error().message,
+      "no machine 'v100-16g-pcie3': not a preset (did you mean 'v100-16gb-pcie3'?), and can't "
+      "open v100-16g-pcie3: No such file or directory");
 }
 
 TEST(CheckMachine, OneNegativePerRule) {

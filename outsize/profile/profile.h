@@ -22,14 +22,15 @@ struct Request {
 };
 
 struct OpCost {
-  int64_t ns = 0;               // median
-  int64_t spread_ns = 0;        // half the distance between the quartiles
-  int64_t workspace_bytes = 0;  // temporaries packed by when they are given back, alignment included
-  // Some requests come from worker threads or vary from run to run: temporaries are then served from
-  // the workspace by a locked allocator, and only the outputs in `requests` bind.
+  int64_t ns = 0;         // median
+  int64_t spread_ns = 0;  // half the distance between the quartiles
+  int64_t workspace_bytes =
+      0;  // temporaries packed by when they are given back, alignment included
+  // Some requests come from worker threads or vary from run to run: temporaries are then served
+  // from the workspace by a locked allocator, and only the outputs in `requests` bind.
   bool scratch = false;
-  // An elementwise or other in-place op of several small parts may share a request list; empty where
-  // the times were not measured here.
+  // An elementwise or other in-place op of several small parts may share a request list; empty
+  // where the times were not measured here.
   std::vector<Request> requests;
   bool operator==(const OpCost&) const = default;
 };

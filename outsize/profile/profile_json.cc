@@ -50,8 +50,8 @@ OpCost read_cost(const JsonNode& node) {
       if (!entry.has_size(3)) break;
       Request& request = cost.requests[i];
       request.bytes = entry.at(0).integer(0, kMaxBytes);
-      request.output = static_cast<int32_t>(
-          entry.at(1).integer(-1, std::numeric_limits<int32_t>::max()));
+      request.output =
+          static_cast<int32_t>(entry.at(1).integer(-1, std::numeric_limits<int32_t>::max()));
       request.offset = entry.at(2).integer(0, kMaxBytes);
     }
   }

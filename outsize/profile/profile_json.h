@@ -1,4 +1,5 @@
-// The profile's JSON form: docs/formats/profile.md. Reading what `to_json` wrote gives an equal profile.
+// The profile's JSON form: docs/formats/profile.md. Reading what `to_json` wrote gives an equal
+// profile.
 #pragma once
 
 #include <string>

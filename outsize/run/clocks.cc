@@ -59,7 +59,8 @@ std::optional<Conflict> AccessClocks::touch(const Touch& touch, Stream stream, c
   const auto report = [&](const Mark& earlier, bool writes, Interval range) {
     // An instruction may touch the same bytes twice.
     if (first || earlier.instruction == mark.instruction) return;
-    first = Conflict{earlier.instruction, mark.instruction, touch.tier, range, writes, touch.writes};
+    first =
+        Conflict{earlier.instruction, mark.instruction, touch.tier, range, writes, touch.writes};
   };
   const auto own = static_cast<size_t>(stream);
   int64_t at = touch.range.begin;

@@ -42,7 +42,8 @@ class AccessClocks {
   // `stream` begins its `count`th instruction (from 1) after having waited for `waits`. Returns the
   // first conflict among its touches.
   std::optional<Conflict> begin(Stream stream, int64_t count, InstructionId instruction,
-                                const std::vector<WaitFor>& waits, const std::vector<Touch>& touches);
+                                const std::vector<WaitFor>& waits,
+                                const std::vector<Touch>& touches);
   void end(Stream stream, int64_t count);
 
  private:
@@ -64,8 +65,8 @@ class AccessClocks {
 
   std::mutex mutex_;  // guards all below
   std::array<Ranges, kTiers> tiers_;
-  std::array<StreamClock, kStreams> clocks_{};                // of each stream now
-  std::array<std::vector<StreamClock>, kStreams> ended_;      // of each ended instruction
+  std::array<StreamClock, kStreams> clocks_{};            // of each stream now
+  std::array<std::vector<StreamClock>, kStreams> ended_;  // of each ended instruction
 };
 
 }  // namespace outsize

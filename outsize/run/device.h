@@ -2,8 +2,8 @@
 // these addresses, copy these bytes, keep this generator state. The CPU device and the accelerators
 // implement it in outsize/torch; tests use a fake one that computes hashes of bytes.
 //
-// Threads: `run_op`, `save_generator`, `restore_generator` are called by the compute stream's thread
-// only; `copy` by whichever thread runs the stream the copy is in, several at once. All are
+// Threads: `run_op`, `save_generator`, `restore_generator` are called by the compute stream's
+// thread only; `copy` by whichever thread runs the stream the copy is in, several at once. All are
 // synchronous: work is done when they return. (A device with streams of its own, CUDA, answers
 // `asynchronous()` and is driven through DeviceStream instead; not part of this header yet.)
 #pragma once
@@ -43,8 +43,8 @@ class Device {
   virtual Status begin_step() = 0;
   virtual Status run_op(const RunCall& call) = 0;
   virtual Status copy(const CopyCall& call) = 0;
-  // Keeps the generator's present state under `op`; puts it back, keeping the present one aside until
-  // `resume_generator`. A Rerun of an RNG op is: rewind(op), run_op, resume.
+  // Keeps the generator's present state under `op`; puts it back, keeping the present one aside
+  // until `resume_generator`. A Rerun of an RNG op is: rewind(op), run_op, resume.
   virtual Status save_generator(OpId op) = 0;
   virtual Status rewind_generator(OpId op) = 0;
   virtual Status resume_generator() = 0;

@@ -43,8 +43,12 @@ class StreamExecutor : public Executor {
  public:
   StreamExecutor(const Graph& graph, const Plan& plan, Device& device, Program program,
                  const ExecutorOptions& options)
-      : graph_(graph), plan_(plan), device_(device), program_(std::move(program)),
-        options_(options), statistics_(statistics_of(plan)) {
+      : graph_(graph),
+        plan_(plan),
+        device_(device),
+        program_(std::move(program)),
+        options_(options),
+        statistics_(statistics_of(plan)) {
     for (int s = 0; s < kStreams; ++s)
       delays_[static_cast<size_t>(s)] = Random(options.seed * kStreams + static_cast<uint64_t>(s));
   }
@@ -285,10 +289,9 @@ Result<std::unique_ptr<Executor>> Executor::create(const Graph& graph, const Pro
   const Violation violation =
       check_plan(graph, workspaces_of(profile), plan, plan.budgets, alignment);
   if (!violation.ok())
-    return Error{ErrorKind::kIllegal,
-                 fmt::format("the plan is refused ({}): {}: {}",
-                             kViolationKindNames.name(violation.kind), violation.where,
-                             violation.witness)};
+    return Error{ErrorKind::kIllegal, fmt::format("the plan is refused ({}): {}: {}",
+                                                  kViolationKindNames.name(violation.kind),
+                                                  violation.where, violation.witness)};
   return unchecked_executor(graph, plan, device, options);
 }
 

@@ -1,15 +1,15 @@
 // The executor: carries out a checked plan over a Device. It makes no decisions: instructions of a
-// stream run in order, each after its waits. One thread per copy stream that the plan uses; the compute
-// stream runs on the caller's thread, so ops see the caller's thread-local settings.
+// stream run in order, each after its waits. One thread per copy stream that the plan uses; the
+// compute stream runs on the caller's thread, so ops see the caller's thread-local settings.
 //
 //   auto executor = Executor::create(graph, profile, plan, device, {});
 //   Result<StepReport> report = (*executor)->step();
 //
-// The first error wins: it stops every stream at its next instruction, waits for what is running, and
-// comes back from `step` with the instruction's name. Nothing is retried and nothing falls back.
-// Whatever a Device throws becomes an error of the step.
-// Ownership: graph, profile, plan and device must outlive the executor. One owner thread: `step` may be
-// called by any one thread at a time, and that thread runs the compute stream.
+// The first error wins: it stops every stream at its next instruction, waits for what is running,
+// and comes back from `step` with the instruction's name. Nothing is retried and nothing falls
+// back. Whatever a Device throws becomes an error of the step. Ownership: graph, profile, plan and
+// device must outlive the executor. One owner thread: `step` may be called by any one thread at a
+// time, and that thread runs the compute stream.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,9 @@
 namespace outsize {
 
 struct ExecutorOptions {
-  // Keep vector clocks per byte range of every tier and fail on any access that is not ordered after
-  // the ones it conflicts with; with random delays before instructions so that orders vary. Slow.
+  // Keep vector clocks per byte range of every tier and fail on any access that is not ordered
+  // after the ones it conflicts with; with random delays before instructions so that orders vary.
+  // Slow.
   bool clock_mode = false;
   uint64_t seed = 1;             // of the delays
   int64_t longest_delay_ns = 0;  // clock mode: each instruction is delayed by up to this much
@@ -48,12 +49,12 @@ struct StepReport {
 // Where a failed step stopped.
 struct Failure {
   InstructionId instruction;  // none: begin_step or end_step failed
-  // Persistent storages with entry content that instructions already begun have changed (by Run, on any
-  // tier; the failed one counts, as it may have got half-way), so that the state is a mix of two
-  // steps. If this and `displaced` are empty, restoring the generators undoes the step.
+  // Persistent storages with entry content that instructions already begun have changed (by Run, on
+  // any tier; the failed one counts, as it may have got half-way), so that the state is a mix of
+  // two steps. If this and `displaced` are empty, restoring the generators undoes the step.
   std::vector<StorageId> changed;
-  // Persistent storages whose home other bytes were written over since entry, so that their content may
-  // be elsewhere (or nowhere, if it was changed too). Ascending, as `changed`.
+  // Persistent storages whose home other bytes were written over since entry, so that their content
+  // may be elsewhere (or nowhere, if it was changed too). Ascending, as `changed`.
   std::vector<StorageId> displaced;
 };
 
@@ -62,7 +63,8 @@ class Executor {
   // Fails if the plan does not pass the checker for this graph and profile.
   static Result<std::unique_ptr<Executor>> create(const Graph& graph, const Profile& profile,
                                                   const Plan& plan, Device& device,
-                                                  int64_t alignment, const ExecutorOptions& options);
+                                                  int64_t alignment,
+                                                  const ExecutorOptions& options);
   virtual ~Executor() = default;
   virtual Result<StepReport> step() = 0;
   // After a failed step: what was done. Requires: the last step() failed.

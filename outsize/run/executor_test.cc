@@ -123,8 +123,8 @@ Case hand_case() {
                  op_of("test.last", {a}, {y}, {w})};
   c.workspaces = {0, 4, 0};
   c.plan.budgets = {36, 16, 0};
-  c.plan.residencies = {{Tier::kDevice, w, 0},  {Tier::kDevice, a, 8}, {Tier::kHost, a, 0},
-                        {Tier::kDevice, b, 8},  {Tier::kDevice, a, 8}, {Tier::kDevice, y, 24}};
+  c.plan.residencies = {{Tier::kDevice, w, 0}, {Tier::kDevice, a, 8}, {Tier::kHost, a, 0},
+                        {Tier::kDevice, b, 8}, {Tier::kDevice, a, 8}, {Tier::kDevice, y, 24}};
   c.plan.instructions = {run_of(0, {0, 1}, {}), copy_of(Stream::kOut, 1, 2, {0, 16}, {0}),
                          run_of(1, {0, 3}, {1}), copy_of(Stream::kIn, 2, 4, {0, 16}, {1, 2}),
                          run_of(2, {4, 5, 0}, {3})};
@@ -220,9 +220,9 @@ TEST(Executor, ClockModeWithDelaysAgrees) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     const Case c = random_case(seed);
     FakeDevice device(c.graph, c.plan);
-    auto executor = Executor::create(
-        c.graph, profile_of(c), c.plan, device, 1,
-        {.clock_mode = true, .seed = seed, .longest_delay_ns = 20'000});
+    auto executor =
+        Executor::create(c.graph, profile_of(c), c.plan, device, 1,
+                         {.clock_mode = true, .seed = seed, .longest_delay_ns = 20'000});
     ASSERT_TRUE(executor.ok()) << executor.error().message;
     const Contents entry = random_entry(c.graph, seed);
     device.set_entry(entry);
@@ -252,8 +252,8 @@ bool ordered(const Plan& plan, InstructionId earlier, InstructionId later) {
   return false;
 }
 
-// Every wait of every plan, taken away: clock mode reports it exactly when nothing else orders the pair
-// (each wait of a random plan stands for a conflict), and the checker agrees.
+// Every wait of every plan, taken away: clock mode reports it exactly when nothing else orders the
+// pair (each wait of a random plan stands for a conflict), and the checker agrees.
 TEST(Executor, ClockModeCatchesEveryRemovedWaitThatMatters) {
   int64_t caught = 0, implied = 0;
   for (uint64_t seed = 1; seed <= kCases / 10; ++seed)
@@ -285,8 +285,8 @@ TEST(Executor, ClockModeCatchesEveryRemovedWaitThatMatters) {
   EXPECT_GT(implied, 0);
 }
 
-// A fault at every instruction, of every kind: its name comes back, nothing hangs, no thread is left,
-// and the executor can be used again.
+// A fault at every instruction, of every kind: its name comes back, nothing hangs, no thread is
+// left, and the executor can be used again.
 TEST(Executor, FirstErrorNamesItsInstruction) {
   const int threads_before = threads_now();
   for (uint64_t seed = 1; seed <= kCases / 20; ++seed) {

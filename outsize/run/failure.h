@@ -12,7 +12,8 @@
 
 namespace outsize {
 
-// `begun`: per stream, how many of its instructions were begun. `instruction` is left to the caller.
+// `begun`: per stream, how many of its instructions were begun. `instruction` is left to the
+// caller.
 Failure failure_after(const Graph& graph, const Plan& plan, const Program& program,
                       const std::array<int64_t, kStreams>& begun);
 

@@ -62,11 +62,13 @@ Status check_instruction(const Graph& graph, const Plan& plan, InstructionId id)
     const ResidencyId operand = instruction.operands[at++];
     if (!status.ok()) return;
     if (!known(plan, operand))
-      status = illegal(graph, plan, id, "residency {} of {}", operand.value, plan.residencies.size());
+      status =
+          illegal(graph, plan, id, "residency {} of {}", operand.value, plan.residencies.size());
     else if (const Residency& residency = plan.residency(operand);
              residency.part.storage != access.storage ||
              !residency.part.bytes.contains(access.bytes) || residency.tier != Tier::kDevice)
-      status = illegal(graph, plan, id, "operand {} wants storage {} [{}, {}) on the device, "
+      status = illegal(graph, plan, id,
+                       "operand {} wants storage {} [{}, {}) on the device, "
                        "residency {} holds storage {} [{}, {}) on {}",
                        at - 1, access.storage.value, access.bytes.begin, access.bytes.end,
                        operand.value, residency.part.storage.value, residency.part.bytes.begin,
@@ -102,8 +104,9 @@ std::string describe_instruction(const Graph& graph, const Plan& plan, Instructi
                        instruction.bytes.begin, instruction.bytes.end, kTierNames.name(from.tier),
                        kTierNames.name(to.tier));
   }
-  std::string text = fmt::format("instruction {} ({} of op {}", id.value,
-                                 kInstructionKindNames.name(instruction.kind), instruction.op.value);
+  std::string text =
+      fmt::format("instruction {} ({} of op {}", id.value,
+                  kInstructionKindNames.name(instruction.kind), instruction.op.value);
   if (instruction.op.valid() && instruction.op.index() < graph.ops.size()) {
     const Op& op = graph.op(instruction.op);
     text += " " + op.name;
@@ -148,7 +151,8 @@ Result<Program> program_of(const Graph& graph, const Plan& plan) {
       drawn_again.insert(instruction.op);
   }
 
-  std::vector<int64_t> count_at(plan.instructions.size());  // completed in its stream once it has ended
+  std::vector<int64_t> count_at(
+      plan.instructions.size());  // completed in its stream once it has ended
   // Per stream, how far each other stream is known to have come.
   std::array<std::array<int64_t, kStreams>, kStreams> reached{};
   for (size_t i = 0; i < plan.instructions.size(); ++i) {
@@ -164,8 +168,8 @@ Result<Program> program_of(const Graph& graph, const Plan& plan) {
       step.workspace = instruction.workspace;
       step.saves_generator =
           instruction.kind == InstructionKind::kRun && drawn_again.contains(instruction.op);
-      step.rewinds_generator = instruction.kind == InstructionKind::kRerun &&
-                               graph.op(instruction.op).uses_rng;
+      step.rewinds_generator =
+          instruction.kind == InstructionKind::kRerun && graph.op(instruction.op).uses_rng;
       size_t at = 0;
       for_each_access(graph.op(instruction.op), [&](const Access& access, bool) {
         const Residency& residency = plan.residency(instruction.operands[at++]);

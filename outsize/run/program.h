@@ -1,11 +1,12 @@
-// A plan made ready to run: per stream a flat list of what to call and what to wait for, so that the
-// executor looks nothing up while a step runs.
+// A plan made ready to run: per stream a flat list of what to call and what to wait for, so that
+// the executor looks nothing up while a step runs.
 //
 //   plan:     #0 compute Run   #1 out Copy after #0   #2 compute Run   #3 in Copy after #1, #2
 //   program:  compute {#0, #2}   out {#1: compute >= 1}   in {#3: compute >= 2, out >= 1}
 //
 // A wait for an instruction becomes "that stream has completed at least so many"; waits that an
-// earlier instruction of the same stream already had are left out. A plain value; refers to no other.
+// earlier instruction of the same stream already had are left out. A plain value; refers to no
+// other.
 #pragma once
 
 #include <array>
@@ -40,12 +41,12 @@ struct ProgramStep {
   InstructionId instruction;
   InstructionKind kind = InstructionKind::kRun;
   OpId op;
-  bool saves_generator = false;     // a Run whose generator state a Rerun needs
-  bool rewinds_generator = false;   // a Rerun of an op that draws
-  std::vector<int64_t> addresses;   // RunCall::addresses
+  bool saves_generator = false;    // a Run whose generator state a Rerun needs
+  bool rewinds_generator = false;  // a Rerun of an op that draws
+  std::vector<int64_t> addresses;  // RunCall::addresses
   Interval workspace;
   CopyCall copy;
-  std::vector<WaitFor> waits;       // at most one per stream
+  std::vector<WaitFor> waits;  // at most one per stream
 };
 
 struct Program {
@@ -57,8 +58,8 @@ struct Program {
   }
 };
 
-// kIllegal if ids are out of range or operands don't fit: what would be undefined to run. Whether the
-// plan is right is the checker's business.
+// kIllegal if ids are out of range or operands don't fit: what would be undefined to run. Whether
+// the plan is right is the checker's business.
 Result<Program> program_of(const Graph& graph, const Plan& plan);
 
 // What an instruction touches; ranges may be empty.

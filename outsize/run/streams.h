@@ -1,9 +1,9 @@
-// How streams wait for one another: each counts what it has completed, and others wait until that count
-// is reached or the step is stopped.
+// How streams wait for one another: each counts what it has completed, and others wait until that
+// count is reached or the step is stopped.
 //
 //   counts.of(Stream::kOut).advance();                  // by the out stream's thread
-//   counts.wait({Stream::kOut, 3});                     // by another: true once out has ended three
-//   counts.stop();                                      // all waits return false from now on
+//   counts.wait({Stream::kOut, 3});                     // by another: true once out has ended
+//   three counts.stop();                                      // all waits return false from now on
 //
 // A wait spins for about a microsecond and then blocks, so that a waiting stream leaves its core to
 // the ops. Threads: `advance` by the stream's own thread, `wait` and `stop` by any; `reset` by one
@@ -48,7 +48,8 @@ class StreamCounts {
     }
     std::unique_lock lock(count.mutex);
     ++count.waiters;
-    count.changed.wait(lock, [&] { return count.completed.load() >= wait.count || stopped_.load(); });
+    count.changed.wait(lock,
+                       [&] { return count.completed.load() >= wait.count || stopped_.load(); });
     --count.waiters;
     return !stopped();
   }
@@ -75,7 +76,9 @@ class StreamCounts {
   Count& at(Stream stream) { return counts_[static_cast<size_t>(stream)]; }
   const Count& at(Stream stream) const { return counts_[static_cast<size_t>(stream)]; }
   static void wake(Count& count) {
-    { const std::lock_guard lock(count.mutex); }
+    {
+      const std::lock_guard lock(count.mutex);
+    }
     count.changed.notify_all();
   }
 

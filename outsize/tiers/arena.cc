@@ -21,7 +21,8 @@
 namespace outsize {
 namespace {
 
-// x86-64 huge pages; a base aligned to it lets the kernel use them where shared memory may have any.
+// x86-64 huge pages; a base aligned to it lets the kernel use them where shared memory may have
+// any.
 constexpr int64_t kHugePage = int64_t{2} << 20;
 constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
 
@@ -45,7 +46,8 @@ std::optional<int64_t> field_of(const std::string& path, const std::string& fiel
   return std::nullopt;
 }
 
-// What the cgroup at `folder` leaves. Its page cache can be given back, so it does not count as used.
+// What the cgroup at `folder` leaves. Its page cache can be given back, so it does not count as
+// used.
 int64_t left_in_cgroup(const std::string& folder, const char* limit_file, const char* usage_file,
                        const char* cache_field) {
   const std::optional<int64_t> limit = read_number(folder + limit_file);
@@ -108,13 +110,15 @@ Status Arena::make_resident(int64_t end) {
   if (rounded <= resident_) return Done{};
   const AvailableMemory available = available_memory();
   if (rounded - resident_ > available.bytes)
-    return infeasible("arena {}: wants {} more, {} has {}", name_, format_bytes(rounded - resident_),
-                      available.source, format_bytes(available.bytes));
+    return infeasible("arena {}: wants {} more, {} has {}", name_,
+                      format_bytes(rounded - resident_), available.source,
+                      format_bytes(available.bytes));
   std::byte* begin = base_ + resident_;
   if (madvise(begin, static_cast<size_t>(rounded - resident_), MADV_POPULATE_WRITE) != 0) {
     if (errno != EINVAL)  // older kernels don't know the advice
-      return infeasible("arena {}: making {} resident: {} ({} had {})", name_, format_bytes(rounded),
-                        std::strerror(errno), available.source, format_bytes(available.bytes));
+      return infeasible("arena {}: making {} resident: {} ({} had {})", name_,
+                        format_bytes(rounded), std::strerror(errno), available.source,
+                        format_bytes(available.bytes));
     // Reading a page and writing it back makes it resident and changes nothing.
     for (int64_t at = resident_; at < rounded; at += page) {
       auto* byte = static_cast<volatile std::byte*>(base_ + at);
@@ -135,15 +139,16 @@ Result<Arena> Arena::reserve(const std::string& name, int64_t bytes) {
   Arena arena;
   arena.name_ = name;
   arena.fd_ = memfd_create(("outsize-" + name).c_str(), MFD_CLOEXEC);
-  if (arena.fd_ < 0)
-    return device_error("arena {}: memfd_create: {}", name, std::strerror(errno));
+  if (arena.fd_ < 0) return device_error("arena {}: memfd_create: {}", name, std::strerror(errno));
   if (ftruncate(arena.fd_, rounded) != 0)
     return device_error("arena {}: sizing to {}: {}", name, format_bytes(rounded),
                         std::strerror(errno));
 
-  // Reserve address space for the arena on a huge-page boundary with a page of nothing on both sides.
+  // Reserve address space for the arena on a huge-page boundary with a page of nothing on both
+  // sides.
   const auto reserved = static_cast<size_t>(rounded + 2 * kHugePage + 2 * page);
-  void* space = mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* space =
+      mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (space == MAP_FAILED)
     return device_error("arena {}: reserving {}: {}", name, format_bytes(rounded),
                         std::strerror(errno));
@@ -213,8 +218,8 @@ int64_t Arena::address_of(const void* pointer) const {
 }
 
 void Arena::poison(int64_t begin, int64_t end) const {
-  OUTSIZE_CHECK(0 <= begin && begin <= end && end <= bytes_, "arena {}: poison [{}, {}) of {}", name_,
-                begin, end, bytes_);
+  OUTSIZE_CHECK(0 <= begin && begin <= end && end <= bytes_, "arena {}: poison [{}, {}) of {}",
+                name_, begin, end, bytes_);
   std::memset(base_ + begin, 0xFF, static_cast<size_t>(end - begin));
 }
 
@@ -225,7 +230,8 @@ Status ArenaMemory::read(int64_t address, void* destination, int64_t bytes) {
 }
 
 Status ArenaMemory::write(int64_t address, const void* source, int64_t bytes) {
-  if (Status in_range = check_range(*this, "write", address, bytes); !in_range.ok()) return in_range;
+  if (Status in_range = check_range(*this, "write", address, bytes); !in_range.ok())
+    return in_range;
   if (bytes > 0) std::memcpy(arena_.base() + address, source, static_cast<size_t>(bytes));
   return Done{};
 }

@@ -1,13 +1,14 @@
-// An arena: one shared mapping of RAM of a stated size, resident from the start or as far as it was asked
-// to be, with a guard page on either side. A tier address is a distance from its base.
+// An arena: one shared mapping of RAM of a stated size, resident from the start or as far as it was
+// asked to be, with a guard page on either side. A tier address is a distance from its base.
 //
 //   auto arena = Arena::create("device", 1000);      // 4096 bytes: rounded up to whole pages
 //   void* p = arena->pointer(64);                    // tier address 64
 //   arena->address_of(p) == 64;
 //
-// The mapping is a memfd, so that a forked process shares the pages and doubles nothing, and another
-// process that is handed `fd()` can map or punch them. Ownership: movable, unmaps at destruction;
-// pointers are good until then. Threads: the object is immutable after create but for `poison`.
+// The mapping is a memfd, so that a forked process shares the pages and doubles nothing, and
+// another process that is handed `fd()` can map or punch them. Ownership: movable, unmaps at
+// destruction; pointers are good until then. Threads: the object is immutable after create but for
+// `poison`.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +28,8 @@ class Arena {
   static Result<Arena> create(const std::string& name, int64_t bytes);
   // Addresses only: no page is resident until `make_resident` (or a first touch) asks for it.
   static Result<Arena> reserve(const std::string& name, int64_t bytes);
-  // Makes [0, end) resident; what is already costs nothing. kInfeasible where RAM can't hold the rest.
+  // Makes [0, end) resident; what is already costs nothing. kInfeasible where RAM can't hold the
+  // rest.
   Status make_resident(int64_t end);
   Arena(Arena&& other) noexcept;
   Arena& operator=(Arena&& other) noexcept;

@@ -28,7 +28,7 @@ int64_t round_up(int64_t x) { return round_down(x + kBlock - 1); }
 // What O_DIRECT wants of buffers' addresses, where the kernel says so.
 int64_t direct_memory_alignment(int fd) {
 #ifdef STATX_DIOALIGN
-  struct statx facts {};
+  struct statx facts{};
   if (statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &facts) == 0 &&
       (facts.stx_mask & STATX_DIOALIGN) != 0 && facts.stx_dio_mem_align > 0)
     return static_cast<int64_t>(facts.stx_dio_mem_align);
@@ -77,17 +77,17 @@ Result<std::unique_ptr<DiskMemory>> DiskMemory::create(const std::string& direct
   if (disk->fd_ < 0)
     return device_error("disk: making a file in {}: {}", directory, std::strerror(errno));
 
-  const int error = options.preallocate ? take_space(disk->fd_, disk->bytes_)
+  const int error = options.preallocate                       ? take_space(disk->fd_, disk->bytes_)
                     : ftruncate(disk->fd_, disk->bytes_) == 0 ? 0
                                                               : errno;
   if (error != 0) {
-    struct statvfs space {};
+    struct statvfs space{};
     const bool known = statvfs(directory.c_str(), &space) == 0;
     return Error{error == ENOSPC || error == EFBIG ? ErrorKind::kInfeasible : ErrorKind::kDevice,
                  fmt::format("disk: taking {} in {}: {} (the file system has {} free)",
                              format_bytes(disk->bytes_), directory, std::strerror(error),
                              known ? format_bytes(static_cast<int64_t>(space.f_bavail) *
-                                                static_cast<int64_t>(space.f_frsize))
+                                                  static_cast<int64_t>(space.f_frsize))
                                    : "an unknown number of bytes")};
   }
   if (options.direct) {
@@ -102,8 +102,8 @@ Result<std::unique_ptr<DiskMemory>> DiskMemory::create(const std::string& direct
   void* base = mmap(nullptr, static_cast<size_t>(disk->bytes_), PROT_READ | PROT_WRITE,
                     MAP_SHARED | MAP_NORESERVE, disk->fd_, 0);
   if (base == MAP_FAILED)
-    return device_error("disk: mapping {} of the file in {}: {}", format_bytes(disk->bytes_), directory,
-                        std::strerror(errno));
+    return device_error("disk: mapping {} of the file in {}: {}", format_bytes(disk->bytes_),
+                        directory, std::strerror(errno));
   disk->base_ = static_cast<std::byte*>(base);
   return disk;
 }
@@ -130,9 +130,10 @@ Status DiskMemory::transfer_buffered(int64_t address, std::byte* memory, int64_t
       return failed(kWrites ? "write" : "read", address, bytes, errno);
     }
     if (moved == 0)
-      return device_error("disk: {} of {} bytes at {} of the file in {} moved nothing: the file "
-                          "was cut to less than {} bytes",
-                          kWrites ? "write" : "read", bytes, address, directory_, bytes_);
+      return device_error(
+          "disk: {} of {} bytes at {} of the file in {} moved nothing: the file "
+          "was cut to less than {} bytes",
+          kWrites ? "write" : "read", bytes, address, directory_, bytes_);
     address += moved;
     memory += moved;
     bytes -= moved;
@@ -148,7 +149,8 @@ Status DiskMemory::transfer_direct(int64_t address, std::byte* memory, int64_t b
     const ssize_t moved = kWrites ? calls_->pwrite(direct_fd_, memory, count, address)
                                   : calls_->pread(direct_fd_, memory, count, address);
     if (moved < 0 && (errno == EINTR || errno == EAGAIN)) continue;
-    if (moved < 0 && errno != EINVAL) return failed(kWrites ? "write" : "read", address, bytes, errno);
+    if (moved < 0 && errno != EINVAL)
+      return failed(kWrites ? "write" : "read", address, bytes, errno);
     // A short count may end inside a block, where a direct call can't go on; what is left of that
     // block goes through the page cache. EINVAL: alignment this device wants and did not say.
     const int64_t whole = moved < 0 ? 0 : round_down(moved);
@@ -171,8 +173,8 @@ template <bool kWrites>
 Status DiskMemory::transfer(int64_t address, std::byte* memory, int64_t bytes) {
   const int64_t middle_begin = round_up(address);
   const int64_t middle_end = round_down(address + bytes);
-  // Only blocks that lie wholly inside the range go past the cache, so that two neighbours that share
-  // a block both write it through the cache and lose nothing.
+  // Only blocks that lie wholly inside the range go past the cache, so that two neighbours that
+  // share a block both write it through the cache and lose nothing.
   if (direct_fd_ < 0 || middle_end <= middle_begin)
     return transfer_buffered<kWrites>(address, memory, bytes);
   if (Status head = transfer_buffered<kWrites>(address, memory, middle_begin - address); !head.ok())
@@ -211,9 +213,11 @@ Status DiskMemory::read(int64_t address, void* destination, int64_t bytes) {
 }
 
 Status DiskMemory::write(int64_t address, const void* source, int64_t bytes) {
-  if (Status in_range = check_range(*this, "write", address, bytes); !in_range.ok()) return in_range;
+  if (Status in_range = check_range(*this, "write", address, bytes); !in_range.ok())
+    return in_range;
   // The bytes are only read; `transfer` serves both ways.
-  return transfer<true>(address, const_cast<std::byte*>(static_cast<const std::byte*>(source)), bytes);
+  return transfer<true>(address, const_cast<std::byte*>(static_cast<const std::byte*>(source)),
+                        bytes);
 }
 
 }  // namespace outsize

@@ -5,11 +5,11 @@
 //   auto disk = DiskMemory::create("/scratch", int64_t{1} << 40, {});
 //   (*disk)->write(0, pointer, 1 << 20);
 //
-// The file has no name, so it is gone when the process is, however that ends. All its space is taken at
-// creation: a full disk shows there and not in the middle of a step. One large direct call keeps
-// the device's queue full by itself (the kernel submits all its blocks before it waits), so there are
-// no threads here; callers give each stream its own. `base()` is a shared mapping of the file: what
-// is read through it is clean page cache.
+// The file has no name, so it is gone when the process is, however that ends. All its space is
+// taken at creation: a full disk shows there and not in the middle of a step. One large direct call
+// keeps the device's queue full by itself (the kernel submits all its blocks before it waits), so
+// there are no threads here; callers give each stream its own. `base()` is a shared mapping of the
+// file: what is read through it is clean page cache.
 #pragma once
 
 #include <sys/types.h>
@@ -24,7 +24,8 @@
 
 namespace outsize {
 
-// The two system calls that move bytes; tests put ones in between that stop short or are interrupted.
+// The two system calls that move bytes; tests put ones in between that stop short or are
+// interrupted.
 class FileCalls {
  public:
   virtual ~FileCalls() = default;
@@ -33,8 +34,8 @@ class FileCalls {
 };
 
 struct DiskOptions {
-  bool direct = true;       // speed and cache use only: past the page cache where it can be done
-  bool preallocate = true;  // take all space at creation
+  bool direct = true;          // speed and cache use only: past the page cache where it can be done
+  bool preallocate = true;     // take all space at creation
   FileCalls* calls = nullptr;  // null: the system's; must outlive the memory
 };
 
@@ -69,8 +70,8 @@ class DiskMemory : public TierMemory {
   std::string name_;
   std::string directory_;
   int64_t bytes_ = 0;
-  int fd_ = -1;         // through the page cache
-  int direct_fd_ = -1;  // past it; -1 where the file system refuses
+  int fd_ = -1;                      // through the page cache
+  int direct_fd_ = -1;               // past it; -1 where the file system refuses
   int64_t memory_alignment_ = 4096;  // of buffers in direct calls
   std::byte* base_ = nullptr;
   FileCalls system_calls_;

@@ -6,9 +6,9 @@
 //   host.write(4096, source, 100);          // bytes [4096, 4196) of the tier
 //   host.base()[4096] == source[0];
 //
-// Threads: `read` and `write` may be called from several threads at once as long as the ranges don't
-// overlap (neighbours may share a page). All calls are synchronous: the bytes have moved, or the
-// error says why not, when they return.
+// Threads: `read` and `write` may be called from several threads at once as long as the ranges
+// don't overlap (neighbours may share a page). All calls are synchronous: the bytes have moved, or
+// the error says why not, when they return.
 #pragma once
 
 #include <cstddef>

@@ -53,7 +53,8 @@ TEST(Arena, RefusesMoreThanThereIsAndSaysSo) {
   const Result<Arena> arena = Arena::create("device", available.bytes * 2);
   ASSERT_FALSE(arena.ok());
   EXPECT_EQ(arena.error().kind, ErrorKind::kInfeasible);
-  EXPECT_NE(arena.error().message.find("wants " + format_bytes(available.bytes * 2)), std::string::npos)
+  EXPECT_NE(arena.error().message.find("wants " + format_bytes(available.bytes * 2)),
+            std::string::npos)
       << arena.error().message;
   EXPECT_NE(arena.error().message.find(available.source), std::string::npos);
 }
@@ -116,7 +117,9 @@ TEST(Disk, FullDiskShowsAtCreation) {
   const auto disk = DiskMemory::create(::testing::TempDir(), int64_t{1} << 50, {});
   ASSERT_FALSE(disk.ok());
   EXPECT_EQ(disk.error().kind, ErrorKind::kInfeasible);
-  EXPECT_NE(disk.error().message.find("taking " + format_bytes(int64_t{1} << 50)), std::string::npos) << disk.error().message;
+  EXPECT_NE(disk.error().message.find("taking " + format_bytes(int64_t{1} << 50)),
+            std::string::npos)
+      << disk.error().message;
   EXPECT_NE(disk.error().message.find("free"), std::string::npos) << disk.error().message;
 }
 
@@ -134,8 +137,8 @@ TEST(Disk, ReachesPastFourGiB) {
   auto disk = DiskMemory::create(::testing::TempDir(), bytes, {.preallocate = false});
   ASSERT_TRUE(disk.ok());
   std::vector<std::byte> content(3 * 4096, std::byte{3});
-  for (const int64_t at : {int64_t{0}, (int64_t{1} << 32) - 4096, (int64_t{1} << 32) + 1,
-                           bytes - 3 * 4096}) {
+  for (const int64_t at :
+       {int64_t{0}, (int64_t{1} << 32) - 4096, (int64_t{1} << 32) + 1, bytes - 3 * 4096}) {
     std::fill(content.begin(), content.end(), static_cast<std::byte>(at % 251 + 1));
     ASSERT_TRUE((*disk)->write(at, content.data(), 3 * 4096).ok());
   }

@@ -69,7 +69,8 @@ std::string text_of(const LocalFinding& finding, StorageId storage) {
     case FindingKind::kOutputOnInput:
       return fmt::format("a result lies on storage {}, the graph has it made anew", storage.value);
     case FindingKind::kGeometry:
-    case FindingKind::kStorageBytes: break;
+    case FindingKind::kStorageBytes:
+      break;
   }
   return finding.text;
 }
@@ -84,8 +85,8 @@ void tell_of(const Graph& graph, OpId id, const MeasuredOp& measured, Measured& 
     const bool known = finding.local >= 0 && finding.local < static_cast<int64_t>(locals.size());
     const StorageId storage =
         known ? locals[static_cast<size_t>(finding.local)].storage : StorageId{};
-    out.findings.push_back({finding.kind, id, storage,
-                            describe_op(graph, id) + ": " + text_of(finding, storage)});
+    out.findings.push_back(
+        {finding.kind, id, storage, describe_op(graph, id) + ": " + text_of(finding, storage)});
   }
   for (size_t k = 0; k < op.makes.size() && k < measured.made_bytes.size(); ++k) {
     const Access& made = op.makes[k];
@@ -124,9 +125,9 @@ Result<Measured> measure_profile(const Graph& graph,
   std::map<StorageId, int64_t> corrections;
   for (size_t d = 0; d < distinct.size(); ++d) {
     if (options.progress && !options.progress(static_cast<int64_t>(d), out.distinct))
-      return Error{ErrorKind::kCancelled,
-                   fmt::format("measuring was cancelled after {} of {} distinct ops", d,
-                               out.distinct)};
+      return Error{
+          ErrorKind::kCancelled,
+          fmt::format("measuring was cancelled after {} of {} distinct ops", d, out.distinct)};
     const OpId first = distinct[d].ops.front();
     // A collective must be called by all ranks or by none, whatever their caches hold.
     const bool cacheable = !graph.op(first).collective;
@@ -153,8 +154,7 @@ Result<Measured> measure_profile(const Graph& graph,
   if (measurer) out.peak_bytes = measurer->peak_bytes();
   if (const std::string busy = busy_machine_note(); measurer && !busy.empty())
     out.notes.push_back(busy);
-  out.seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
+  out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   return out;
 }
 

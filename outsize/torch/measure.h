@@ -5,10 +5,10 @@
 //   m->profile.ops[17].ns, .requests, .workspace_bytes;   m->findings: where the graph is wrong
 //
 // While at it the graph is checked against what the ops do: an input changed that the graph calls
-// read only, an output that lies on an input, sizes or strides that differ. Needs memory for one op's
-// operands and outputs at a time plus the evicting buffer, never more. Results are kept on disk per
-// distinct op, torch version, thread count and processor.
-// Threads: runs on the calling thread (and torch's own); nothing else should use the machine.
+// read only, an output that lies on an input, sizes or strides that differ. Needs memory for one
+// op's operands and outputs at a time plus the evicting buffer, never more. Results are kept on
+// disk per distinct op, torch version, thread count and processor. Threads: runs on the calling
+// thread (and torch's own); nothing else should use the machine.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -28,12 +28,12 @@ namespace outsize {
 
 struct MeasureOptions {
   std::string machine = "this machine";  // Profile::machine
-  // Affects result: timed runs of each distinct op (1 warm-up run comes before), fewer (not below 2)
-  // once `longest_op_ns` is spent on one.
+  // Affects result: timed runs of each distinct op (1 warm-up run comes before), fewer (not below
+  // 2) once `longest_op_ns` is spent on one.
   int timed_runs = 5;
   int64_t longest_op_ns = 2'000'000'000;
-  // Affects result: bytes walked over before each timed run, so that operands lie cold as they do in a
-  // step. 0: warm.
+  // Affects result: bytes walked over before each timed run, so that operands lie cold as they do
+  // in a step. 0: warm.
   int64_t evict_bytes = int64_t{64} << 20;
   uint64_t seed = 1;
   // Affects speed: a folder for results; "": $OUTSIZE_CACHE, else ~/.cache/outsize.
@@ -47,7 +47,8 @@ enum class FindingKind {
   kChangedInput,   // an input that the graph does not say is mutated was changed
   kOutputOnInput,  // an output that the graph says is made lies on an input
   kGeometry,       // a result's sizes, strides, offset or dtype are not the graph's
-  kStorageBytes,   // an output asked for other bytes than its storage has: see Measured::storage_bytes
+  kStorageBytes,   // an output asked for other bytes than its storage has: see
+                   // Measured::storage_bytes
 };
 inline constexpr EnumNames<FindingKind, 4> kFindingKindNames{
     {{{FindingKind::kChangedInput, "changed input"},
@@ -71,12 +72,12 @@ struct StorageCorrection {
 
 struct Measured {
   Profile profile;
-  std::vector<Finding> findings;                  // program order
-  std::vector<StorageCorrection> storage_bytes;   // by storage id
-  std::vector<std::string> notes;                 // damaged cache entries and the like
-  int64_t distinct = 0;                           // distinct ops
-  int64_t from_cache = 0;                         // of those, taken from the cache
-  int64_t peak_bytes = 0;                         // most that measuring held at once
+  std::vector<Finding> findings;                 // program order
+  std::vector<StorageCorrection> storage_bytes;  // by storage id
+  std::vector<std::string> notes;                // damaged cache entries and the like
+  int64_t distinct = 0;                          // distinct ops
+  int64_t from_cache = 0;                        // of those, taken from the cache
+  int64_t peak_bytes = 0;                        // most that measuring held at once
   double seconds = 0;
 };
 

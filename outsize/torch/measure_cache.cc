@@ -42,17 +42,17 @@ std::string text_of(const std::string& surroundings, const std::string& key, con
                         {"local", finding.local},
                         {"text", finding.text}});
   Json json = {{"format", std::string(kFormat)},
-                     {"version", kVersion},
-                     {"surroundings", surroundings},
-                     {"key", key},
-                     {"ns", op.cost.ns},
-                     {"spread_ns", op.cost.spread_ns},
-                     {"workspace_bytes", op.cost.workspace_bytes},
-                     {"scratch", op.cost.scratch},
-                     {"requests", requests},
-                     {"runtime_bytes", op.runtime_bytes},
-                     {"findings", findings},
-                     {"made_bytes", op.made_bytes}};
+               {"version", kVersion},
+               {"surroundings", surroundings},
+               {"key", key},
+               {"ns", op.cost.ns},
+               {"spread_ns", op.cost.spread_ns},
+               {"workspace_bytes", op.cost.workspace_bytes},
+               {"scratch", op.cost.scratch},
+               {"requests", requests},
+               {"runtime_bytes", op.runtime_bytes},
+               {"findings", findings},
+               {"made_bytes", op.made_bytes}};
   json["digest"] = digest_of(json);
   return dump(json) + "\n";
 }
@@ -128,8 +128,9 @@ std::string busy_machine_note() {
   const long cores = std::max(1L, sysconf(_SC_NPROCESSORS_ONLN));
   // What is measured keeps all cores busy itself.
   if (getloadavg(&load, 1) != 1 || load <= 1.5 * static_cast<double>(cores)) return "";
-  return fmt::format("load average {:.1f} on {} cores: other work made the times longer than they are",
-                     load, cores);
+  return fmt::format(
+      "load average {:.1f} on {} cores: other work made the times longer than they are", load,
+      cores);
 }
 
 std::string MeasureCache::path_of(const std::string& key) const {

@@ -4,8 +4,8 @@
 //   MeasureCache cache(folder_or_default(""), "torch 2.13.0; 2 threads; AMD EPYC; evict 67108864");
 //   if (auto kept = cache.find(key)) ...;  else cache.keep(key, measured);
 //
-// A file that is damaged, or of another key whose name's hash is equal, is measured again and said in
-// `notes`. Files are replaced whole, so that several processes may share a folder.
+// A file that is damaged, or of another key whose name's hash is equal, is measured again and said
+// in `notes`. Files are replaced whole, so that several processes may share a folder.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,8 @@ template <typename F>
 void for_each_value(const std::vector<Argument>& arguments, const F& visit) {
   for (const Argument& argument : arguments) {
     if (const auto* value = std::get_if<ValueId>(&argument.data)) visit(*value);
-    if (const auto* list = std::get_if<Argument::List>(&argument.data)) for_each_value(*list, visit);
+    if (const auto* list = std::get_if<Argument::List>(&argument.data))
+      for_each_value(*list, visit);
   }
 }
 

@@ -1,7 +1,8 @@
-// What makes two ops the same to measure: name, arguments, and the geometry of their operands and results,
-// with storages numbered by first appearance in the op.
+// What makes two ops the same to measure: name, arguments, and the geometry of their operands and
+// results, with storages numbered by first appearance in the op.
 //
-//   aten.mm.default(v3, v7), v3 = float32 [2, 4] on storage 5:  "aten.mm.default(t0:float32[2,4]/[4,1]+0, …"
+//   aten.mm.default(v3, v7), v3 = float32 [2, 4] on storage 5:
+//   "aten.mm.default(t0:float32[2,4]/[4,1]+0, …"
 //
 // Pure functions of the graph.
 #pragma once
@@ -15,11 +16,13 @@
 
 namespace outsize {
 
-// An operand as measuring lays it out: one storage that the op touches, and the range it touches of it.
+// An operand as measuring lays it out: one storage that the op touches, and the range it touches of
+// it.
 struct LocalStorage {
   StorageId storage;
-  Interval hull;      // of all accesses
-  std::string dtype;  // of the first value on it among arguments and results; empty if there is none
+  Interval hull;  // of all accesses
+  std::string
+      dtype;  // of the first value on it among arguments and results; empty if there is none
   bool read = false;  // content is needed: read or mutated
 };
 

@@ -127,10 +127,9 @@ void measure_copies(const Arenas& a, int rounds, Machine& machine) {
                  per_second(bytes, median_ns(rounds, [&] { copy_arena(a.device, a.host); }))};
   machine.in = {latency,
                 per_second(bytes, median_ns(rounds, [&] { copy_arena(a.host, a.device); }))};
-  machine.sync_bytes_per_s = per_second(bytes, median_ns(rounds, [&] {
-                                          copy_with_all_threads(a.host.base(), a.device.base(),
-                                                                bytes);
-                                        }));
+  machine.sync_bytes_per_s = per_second(
+      bytes,
+      median_ns(rounds, [&] { copy_with_all_threads(a.host.base(), a.device.base(), bytes); }));
   machine.memory_bytes_per_s = 2 * std::max(machine.sync_bytes_per_s, machine.out.bytes_per_s);
   // Both ways: as many copies each way as the rounds, side by side.
   const int64_t both = median_ns(rounds, [&] {
@@ -151,9 +150,10 @@ void measure_compute(const Arenas& a, int rounds, Machine& machine) {
 
   const at::Tensor small = at::ones({8});
   constexpr int kCalls = 2000;
-  machine.launch_ns = median_ns(rounds, [&] {
-                        for (int i = 0; i < kCalls; ++i) at::add(small, small);
-                      }) /
+  machine.launch_ns = median_ns(rounds,
+                                [&] {
+                                  for (int i = 0; i < kCalls; ++i) at::add(small, small);
+                                }) /
                       kCalls;
 
   // Beside a thread that copies without pause, for at least some ten of its copies.
@@ -169,9 +169,8 @@ void measure_compute(const Arenas& a, int rounds, Machine& machine) {
   const int64_t copied = (copying.done() - copies_before) * a.device.bytes();
   machine.compute_permille_beside_copy =
       permille(static_cast<double>(alone_ns), static_cast<double>(beside_ns));
-  machine.copy_permille_beside_compute =
-      permille(static_cast<double>(per_second(copied, elapsed)),
-               static_cast<double>(machine.out.bytes_per_s));
+  machine.copy_permille_beside_compute = permille(static_cast<double>(per_second(copied, elapsed)),
+                                                  static_cast<double>(machine.out.bytes_per_s));
 }
 
 // The first failure of several transfers; threads write one each.
@@ -211,7 +210,7 @@ Status measure_disk(const MeasureMachineOptions& options, const Arenas& a, Machi
   machine.write = {write_latency, per_second(half, write_ns)};
   machine.read = {read_latency, per_second(half, read_ns)};
   machine.disk_both_bytes_per_s = per_second(2 * half, both_ns);
-  struct statvfs space {};
+  struct statvfs space{};
   if (statvfs(options.disk_dir.c_str(), &space) == 0)
     machine.disk_bytes =
         static_cast<int64_t>(space.f_bavail) * static_cast<int64_t>(space.f_frsize) + disk.bytes();
@@ -231,8 +230,8 @@ Result<Machine> measure_machine(const MeasureMachineOptions& options) {
   };
   Machine machine;
   machine.name = options.name;
-  machine.source = fmt::format("measured on {} with {} threads", processor_name(),
-                               at::get_num_threads());
+  machine.source =
+      fmt::format("measured on {} with {} threads", processor_name(), at::get_num_threads());
   const AvailableMemory memory = available_memory();
   machine.device_bytes = memory.bytes;
   machine.host_bytes = memory.bytes;

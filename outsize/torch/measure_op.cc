@@ -27,8 +27,8 @@ int64_t now_ns() {
       .count();
 }
 
-// Private memory of this process that is resident and not PyTorch's; arenas are shared memory and don't
-// count.
+// Private memory of this process that is resident and not PyTorch's; arenas are shared memory and
+// don't count.
 int64_t runtime_resident_bytes() {
   std::ifstream status("/proc/self/status");
   std::string line;
@@ -144,9 +144,9 @@ Result<OpMeasurer::Operands> OpMeasurer::lay_out(const Graph& graph, OpId id) {
     if (local.read) operands.bytes += aligned(local.hull.size());
   }
   if (Status reserved = operands_.reserve(operands.bytes); !reserved.ok())
-    return Error{reserved.error().kind, fmt::format("{}: laying out its operands: {}",
-                                                    describe_op(graph, id),
-                                                    reserved.error().message)};
+    return Error{reserved.error().kind,
+                 fmt::format("{}: laying out its operands: {}", describe_op(graph, id),
+                             reserved.error().message)};
   for (size_t i = 0; i < operands.storages.size(); ++i)
     operands.places.push_back(operands.storages[i].read ? operands_.base() + offsets[i] : nullptr);
   const Op& op = graph.op(id);
@@ -205,11 +205,10 @@ void OpMeasurer::examine(const Graph& graph, OpId id, const OpCall& call, BoundO
       add(FindingKind::kOutputOnInput, static_cast<int64_t>(i), "");
     }
   }
-  // With what was made where the op put it, everything else must be as the graph says. An op that makes
-  // a part of a storage asks for that part alone.
+  // With what was made where the op put it, everything else must be as the graph says. An op that
+  // makes a part of a storage asks for that part alone.
   for (size_t k = 0; k < op.makes.size(); ++k)
-    if (made[k] != nullptr)
-      bound.addresses[op.reads.size() + k] = const_cast<std::byte*>(made[k]);
+    if (made[k] != nullptr) bound.addresses[op.reads.size() + k] = const_cast<std::byte*>(made[k]);
   if (on_input) return;
   if (Status same = call.check_results(bound, results, nullptr); !same.ok()) {
     std::string text = same.error().message;
@@ -277,8 +276,8 @@ Result<MeasuredOp> OpMeasurer::measure(const Graph& graph, OpId id,
   };
   before = prints_of_reads();
 
-  // The first run warms up and says how much memory the others need. What kernels set up once and keep
-  // comes from the default allocator here, where nothing will overwrite it.
+  // The first run warms up and says how much memory the others need. What kernels set up once and
+  // keep comes from the default allocator here, where nothing will overwrite it.
   MeasuredOp measured;
   const int64_t resident_before = runtime_resident_bytes();
   Result<RunResult> first = run_once(graph, id, *call, *bound, operands, false, &measured);
@@ -291,8 +290,7 @@ Result<MeasuredOp> OpMeasurer::measure(const Graph& graph, OpId id,
       measured.findings.push_back(
           {FindingKind::kChangedInput, index_of(operands.storages, op.reads[i].storage), ""});
 
-  if (Status reserved = outputs_.reserve(first->peak_bytes + first->peak_bytes / 4);
-      !reserved.ok())
+  if (Status reserved = outputs_.reserve(first->peak_bytes + first->peak_bytes / 4); !reserved.ok())
     return reserved.error();
   peak_bytes_ = std::max(peak_bytes_, operands_.bytes() + outputs_.bytes() + options_.evict_bytes);
 
@@ -334,7 +332,8 @@ Result<MeasuredOp> OpMeasurer::measure(const Graph& graph, OpId id,
   measured.cost.scratch = requests.scratch;
   measured.made_bytes.assign(op.makes.size(), -1);
   for (const Request& request : requests.requests)
-    if (request.output >= 0) measured.made_bytes[static_cast<size_t>(request.output)] = request.bytes;
+    if (request.output >= 0)
+      measured.made_bytes[static_cast<size_t>(request.output)] = request.bytes;
   return measured;
 }
 

@@ -1,5 +1,5 @@
-// Measures one op: lays out its operands, calls it a few times, watches what it asks for and what it does
-// to its inputs. The work behind measure_profile.
+// Measures one op: lays out its operands, calls it a few times, watches what it asks for and what
+// it does to its inputs. The work behind measure_profile.
 //
 //   OpMeasurer measurer(options);
 //   Result<MeasuredOp> op = measurer.measure(graph, OpId{17}, entry_tensors);

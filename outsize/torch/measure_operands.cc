@@ -27,8 +27,8 @@ at::Tensor normal_numbers(uint64_t seed, double deviation) {
   float* at = table.mutable_data_ptr<float>();
   for (int64_t i = 0; i < kTableLength; ++i) {
     const double radius = std::sqrt(-2 * std::log(1 - random.uniform()));
-    at[i] = static_cast<float>(deviation * radius *
-                               std::cos(2 * std::numbers::pi * random.uniform()));
+    at[i] =
+        static_cast<float>(deviation * radius * std::cos(2 * std::numbers::pi * random.uniform()));
   }
   return table;
 }

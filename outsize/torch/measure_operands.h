@@ -1,5 +1,5 @@
-// Operands to measure ops on: memory that was touched before, filled with numbers of the right kind,
-// and fingerprints of it.
+// Operands to measure ops on: memory that was touched before, filled with numbers of the right
+// kind, and fingerprints of it.
 //
 //   TouchedBlock block("operands");  block.reserve(1 << 20);
 //   fill_storage(block.base(), 4096, "float32", 7);      // normal, deviation 0.5
@@ -39,8 +39,9 @@ class TouchedBlock {
   std::optional<Arena> arena_;
 };
 
-// Numbers to fill storages with: a table per dtype, laid end to end. Floats are normal with deviation
-// 0.5, bools random, integers and types unknown zero; a single float is 1 (a step count, a scale).
+// Numbers to fill storages with: a table per dtype, laid end to end. Floats are normal with
+// deviation 0.5, bools random, integers and types unknown zero; a single float is 1 (a step count,
+// a scale).
 class Numbers {
  public:
   explicit Numbers(uint64_t seed) : seed_(seed) {}

@@ -14,8 +14,8 @@ bool overlap(const SeenRequest& a, const SeenRequest& b) {
   return a.made_at < b.freed_at && b.made_at < a.freed_at;
 }
 
-// Places temporaries, the largest first, each at the lowest offset free for its whole life. Returns the
-// bytes used.
+// Places temporaries, the largest first, each at the lowest offset free for its whole life. Returns
+// the bytes used.
 int64_t place_temporaries(const SeenRun& run, std::vector<Request>& requests) {
   std::vector<size_t> order(run.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -33,10 +33,9 @@ int64_t place_temporaries(const SeenRun& run, std::vector<Request>& requests) {
     }
     requests[i].offset = at;
     end = std::max(end, at + aligned(run[i].bytes));
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), i,
-                                   [&](size_t a, size_t b) {
-                                     return requests[a].offset < requests[b].offset;
-                                   }),
+    placed.insert(std::upper_bound(
+                      placed.begin(), placed.end(), i,
+                      [&](size_t a, size_t b) { return requests[a].offset < requests[b].offset; }),
                   i);
   }
   return end;
@@ -66,7 +65,8 @@ int64_t scratch_bytes(const std::vector<SeenRun>& runs, int64_t threads) {
   }
   // Several workers' peaks may not have met in the runs seen.
   if (threads > 2) workers *= 2;
-  // Blocks of different sizes come and go in any order: room for what first fit leaves between them.
+  // Blocks of different sizes come and go in any order: room for what first fit leaves between
+  // them.
   const int64_t peak = calling + workers;
   return peak == 0 ? 0 : aligned(peak + peak / 8 + largest);
 }

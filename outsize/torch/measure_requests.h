@@ -1,5 +1,6 @@
-// From what an op was seen to ask for to what a plan needs to know: which requests are its outputs, where
-// its temporaries lie in a workspace as small as they allow, and whether they come in one order at all.
+// From what an op was seen to ask for to what a plan needs to know: which requests are its outputs,
+// where its temporaries lie in a workspace as small as they allow, and whether they come in one
+// order at all.
 //
 //   run 1, run 2:  A 64 KiB made 0 freed 2;  B 2 MiB made 1, held (result 0)
 //   requests = {{64 KiB, temporary at 0}, {2 MiB, output 0}},  workspace_bytes = 64 KiB

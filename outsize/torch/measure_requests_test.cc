@@ -23,8 +23,7 @@ TEST(MeasureRequests, TemporaryBesideAnOutput) {
 TEST(MeasureRequests, TemporariesShareBytesWhenTheirLivesDont) {
   // 100 [0, 1), 50 [2, 5), 60 [3, 4): 50 and 60 live together, 100 before them. 64-byte places:
   // 100 at 0, 60 at 0, 50 at 64.
-  const SeenRun run = {
-      {100, false, 0, 1, -1}, {50, false, 2, 5, -1}, {60, false, 3, 4, -1}};
+  const SeenRun run = {{100, false, 0, 1, -1}, {50, false, 2, 5, -1}, {60, false, 3, 4, -1}};
   const OpRequests requests = requests_from({run}, 1);
   EXPECT_EQ(requests.requests, (std::vector<Request>{{100, -1, 0}, {50, -1, 64}, {60, -1, 0}}));
   EXPECT_EQ(requests.workspace_bytes, 128);
@@ -46,8 +45,8 @@ TEST(MeasureRequests, VaryingRunsAndWorkersWantScratch) {
   EXPECT_GE(requests_from({worker, worker}, 4).workspace_bytes, 640 + 2 * 320);
 }
 
-// Random lives: no two temporaries that live together share a byte, all lie inside the workspace, on
-// PyTorch's alignment, and the workspace is no smaller than the worst moment.
+// Random lives: no two temporaries that live together share a byte, all lie inside the workspace,
+// on PyTorch's alignment, and the workspace is no smaller than the worst moment.
 TEST(MeasureRequests, RandomPlacementsHold) {
   for (uint64_t seed = 1; seed <= 200; ++seed) {
     SCOPED_TRACE(seed);

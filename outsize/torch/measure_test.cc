@@ -181,18 +181,26 @@ TEST(Measure, InPlaceOpsAskForNothingAndAreFine) {
 
 TEST(Measure, TemporariesGetAWorkspace) {
   Tensors t;
-  // A column sum of a product written by composite kernels: norm over a strided view needs none, var
-  // of bfloat16 does its sums in float and sort its indices.
+  // A column sum of a product written by composite kernels: norm over a strided view needs none,
+  // var of bfloat16 does its sums in float and sort its indices.
   const ValueId x = t.input({64, 33}), s = t.tensor({64, 33}), i = t.tensor({64, 33}, "int64");
   t.op("aten.sort.default", {{x}, {int64_t{0}}, {true}}, {s, i}, {x}, {s, i});
-  const ValueId n = t.input({2, 8, 16, 16}), w = t.input({8, 8, 3, 3}), c = t.tensor({2, 8, 16, 16});
+  const ValueId n = t.input({2, 8, 16, 16}), w = t.input({8, 8, 3, 3}),
+                c = t.tensor({2, 8, 16, 16});
   const auto list = [](std::initializer_list<int64_t> numbers) {
     Argument::List out;
     for (const int64_t k : numbers) out.push_back({k});
     return Argument{out};
   };
   t.op("aten.convolution.default",
-       {{n}, {w}, kNone, list({1, 1}), list({1, 1}), list({1, 1}), {false}, list({0, 0}),
+       {{n},
+        {w},
+        kNone,
+        list({1, 1}),
+        list({1, 1}),
+        list({1, 1}),
+        {false},
+        list({0, 0}),
         {int64_t{1}}},
        {c}, {n, w}, {c});
   const Measured m = measure(t.graph);
@@ -216,8 +224,7 @@ TEST(Measure, WorkersRequestsMakeScratch) {
   std::vector<ValueId> out;
   for (int k = 0; k < 3; ++k) out.push_back(t.tensor(shape, "bfloat16"));
   // The kernel lays its results out as [batch, row, head, column].
-  for (const ValueId v : out)
-    t.graph.values[v.index()].strides = {128 * 4 * 32, 32, 4 * 32, 1};
+  for (const ValueId v : out) t.graph.values[v.index()].strides = {128 * 4 * 32, 32, 4 * 32, 1};
   std::vector<ValueId> reads = in;
   reads.push_back(lse);
   t.op("aten._scaled_dot_product_flash_attention_for_cpu_backward.default",
@@ -280,8 +287,7 @@ TEST(Measure, CorrectsStorageBytes) {
   t.op("aten.relu.default", {{x}}, {y}, {x}, {y});
   t.op("aten.relu.default", {{x}}, {z}, {x}, {z});
   const Measured m = measure(t.graph);
-  EXPECT_EQ(m.storage_bytes,
-            (std::vector<StorageCorrection>{{t.graph.value(y).storage, 400}}));
+  EXPECT_EQ(m.storage_bytes, (std::vector<StorageCorrection>{{t.graph.value(y).storage, 400}}));
   ASSERT_EQ(m.findings.size(), 1u);
   EXPECT_EQ(m.findings[0].kind, FindingKind::kStorageBytes);
 }

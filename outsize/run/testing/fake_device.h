@@ -1,6 +1,6 @@
-// A device for tests: bytes in vectors, and "ops" whose results are hashes of all that they read, of
-// their own number and, for random ops, of the generator. Two executions agree on every byte only if
-// every op saw the same bytes and the same generator state in both.
+// A device for tests: bytes in vectors, and "ops" whose results are hashes of all that they read,
+// of their own number and, for random ops, of the generator. Two executions agree on every byte
+// only if every op saw the same bytes and the same generator state in both.
 //
 //   FakeDevice device(graph, plan);  device.set_entry(contents);  executor->step();
 //   device.exit_contents() == program_order(graph, contents)
@@ -153,10 +153,14 @@ class FakeDevice : public Device {
   Status maybe_fail(InstructionId instruction) {
     if (instruction != fault_at) return Done{};
     switch (fault) {
-      case Fault::kNone: return Done{};
-      case Fault::kError: return device_error("injected");
-      case Fault::kException: throw std::runtime_error("thrown");
-      case Fault::kStrangeException: throw 42;
+      case Fault::kNone:
+        return Done{};
+      case Fault::kError:
+        return device_error("injected");
+      case Fault::kException:
+        throw std::runtime_error("thrown");
+      case Fault::kStrangeException:
+        throw 42;
     }
     return Done{};
   }

@@ -1,5 +1,6 @@
-// Random small steps to try the executor on: three parameters, of which later ops change some, a batch,
-// ops that read up to four storages and make up to three, outputs here and there, random ops.
+// Random small steps to try the executor on: three parameters, of which later ops change some, a
+// batch, ops that read up to four storages and make up to three, outputs here and there, random
+// ops.
 //
 //   Random random(seed);  Graph graph = random_graph(random, 14);
 #pragma once

@@ -1,5 +1,6 @@
-// Random small steps and random legal plans for them, to try the executor on: swaps through all three
-// tiers, recomputes, copies in the compute stream, addresses used again as soon as they are free.
+// Random small steps and random legal plans for them, to try the executor on: swaps through all
+// three tiers, recomputes, copies in the compute stream, addresses used again as soon as they are
+// free.
 //
 //   Case c = random_case(seed);      // c.graph, c.plan
 //
@@ -126,11 +127,11 @@ class RandomPlanner {
   void copy(StorageId storage, Tier from, Tier to) {
     Instruction copy;
     copy.kind = InstructionKind::kCopy;
-    copy.stream = to == Tier::kDisk                                ? Stream::kWrite
-                  : from == Tier::kDisk                            ? Stream::kRead
-                  : random_.chance(0.1)                            ? Stream::kCompute
-                  : to == Tier::kHost                              ? Stream::kOut
-                                                                   : Stream::kIn;
+    copy.stream = to == Tier::kDisk     ? Stream::kWrite
+                  : from == Tier::kDisk ? Stream::kRead
+                  : random_.chance(0.1) ? Stream::kCompute
+                  : to == Tier::kHost   ? Stream::kOut
+                                        : Stream::kIn;
     copy.from = held(storage, from);
     copy.to = place(storage, to);
     copy.bytes = {0, graph_.storage(storage).bytes};
@@ -157,7 +158,8 @@ class RandomPlanner {
     run.op = id;
     for (const Access& access : op.reads)
       run.operands.push_back(held(access.storage, Tier::kDevice));
-    for (const Access& access : op.makes) run.operands.push_back(place(access.storage, Tier::kDevice));
+    for (const Access& access : op.makes)
+      run.operands.push_back(place(access.storage, Tier::kDevice));
     for (const Access& access : op.mutates) {
       run.operands.push_back(held(access.storage, Tier::kDevice));
       for (const Tier tier : {Tier::kHost, Tier::kDisk})  // those copies are of an older version
@@ -217,7 +219,8 @@ inline Case random_case(uint64_t seed, int ops = 14) {
   Random random(seed);
   Case c;
   c.graph = random_graph(random, ops);
-  for (int i = 0; i < ops; ++i) c.workspaces.push_back(random.chance(0.4) ? random.between(1, 40) : 0);
+  for (int i = 0; i < ops; ++i)
+    c.workspaces.push_back(random.chance(0.4) ? random.between(1, 40) : 0);
   c.plan = RandomPlanner(c.graph, c.workspaces, random).make();
   return c;
 }
