@@ -45,6 +45,7 @@ class Round {
       : graph_(graph),
         options_(options),
         held_(held_bytes(graph, workspace_bytes)),
+        workspace_bytes_(workspace_bytes),
         refused_(refused),
         touching_(graph.storages.size()) {
     for (size_t t = 0; t < graph.ops.size(); ++t) {
@@ -175,9 +176,10 @@ class Round {
     return group;
   }
 
-  // Bytes of the op's operands that are never whole in this group.
+  // Bytes of the op's operands that are never whole in this group; and its workspace, which kernels
+  // size by what they work on (how well is seen when the pieces are profiled).
   int64_t bytes_in_pieces(const Group& group, OpId op) const {
-    int64_t bytes = 0;
+    int64_t bytes = workspace_bytes_.empty() ? 0 : workspace_bytes_[op.index()];
     std::set<StorageId> counted;
     for (const auto& [id, sliced] : slicing(op)->values) {
       const StorageId storage = graph_.value(id).storage;
@@ -219,12 +221,9 @@ class Round {
       return proved(group, bounds);
     }
     Refusal differs;
-    int64_t pieces = std::min(group.wanted, group.common);
-    for (int attempt = 0; attempt < kTries && pieces <= group.common; ++attempt) {
-      pieces = next_divisor(group.common, pieces);
+    for (const int64_t pieces : numbers_to_try(group)) {
       Result<std::vector<Cut>> found = try_cuts(group, even_bounds(group, pieces), differs);
       if (!found.ok() || !found->empty()) return found;
-      ++pieces;
     }
     refuse(differs.op, differs.why);
     return std::vector<Cut>();
@@ -258,6 +257,16 @@ class Round {
       cuts.push_back(std::move(cut));
     }
     return cuts;
+  }
+
+  // As many pieces as are wanted or a few more, then fewer, which is better than none.
+  static std::vector<int64_t> numbers_to_try(const Group& group) {
+    std::vector<int64_t> numbers;
+    int64_t pieces = std::min(group.wanted, group.common);
+    for (int attempt = 0; attempt < kTries && pieces <= group.common; ++attempt, ++pieces)
+      numbers.push_back(pieces = next_divisor(group.common, pieces));
+    for (pieces = numbers.front() / 2; pieces >= 2; pieces /= 2) numbers.push_back(pieces);
+    return numbers;
   }
 
   // The least divisor of `whole` from `least` to twice that, else `least`: even pieces if they can
@@ -314,30 +323,27 @@ class Round {
   const Graph& graph_;
   const SplitOptions& options_;
   const std::vector<int64_t> held_;
+  const std::vector<int64_t> workspace_bytes_;
   std::vector<SplitRefused>& refused_;
   std::vector<std::vector<OpId>> touching_;
   std::vector<std::optional<Slicing>> slicings_;
 };
 
-// The most that a piece of each cut op needs. Pieces write to the storages that their op writes to.
-std::vector<int64_t> after_cuts(const Graph& before, const Graph& after,
-                                const std::vector<Cut>& cuts) {
-  const std::vector<int64_t> held = held_bytes(after, {});
-  std::map<StorageId, std::vector<size_t>> writers;
-  for (size_t t = 0; t < after.ops.size(); ++t)
-    for (const auto* list : {&after.ops[t].makes, &after.ops[t].mutates})
-      for (const Access& access : *list) writers[access.storage].push_back(t);
-  std::vector<int64_t> out;
-  for (const Cut& cut : cuts) {
-    int64_t most = 0;
-    const Op& op = before.op(cut.op);
-    for (const auto* list : {&op.makes, &op.mutates})
-      for (const Access& access : *list)
-        for (const size_t t : writers[access.storage])
-          if (after.ops[t].name == op.name) most = std::max(most, held[t]);
-    out.push_back(most);
+// What the ops of the next graph are thought to need for a workspace: pieces less than their op,
+// but an op cut by its outputs may need all of it for one of them.
+std::vector<int64_t> workspaces_after(const std::vector<int64_t>& before,
+                                      const std::vector<OpId>& origin,
+                                      const std::vector<Cut>& cuts) {
+  if (before.empty()) return {};
+  std::map<OpId, int64_t> pieces;
+  for (const Cut& cut : cuts)
+    if (cut.kind != CutKind::kOutputs) pieces[cut.op] = cut.pieces();
+  std::vector<int64_t> after;
+  for (const OpId op : origin) {
+    const auto cut = pieces.find(op);
+    after.push_back(before[op.index()] / (cut == pieces.end() ? 1 : cut->second));
   }
-  return out;
+  return after;
 }
 
 }  // namespace
@@ -355,21 +361,30 @@ Result<Split> split_graph(const Graph& graph, const SplitOptions& options) {
   split.graph = without_shape_reads(graph);
   std::vector<int64_t> workspaces = options.workspace_bytes;
   for (int round = 0; round < kRounds; ++round) {
-    Round one(split.graph, options, workspaces, split.refused);
+    std::vector<SplitRefused> refused;
+    Round one(split.graph, options, workspaces, refused);
     Result<std::vector<Cut>> cuts = one.cuts();
     if (!cuts.ok()) return cuts.error();
+    // What an earlier round refused is refused again.
+    const std::vector<SplitRefused> earlier = split.refused;
+    std::copy_if(refused.begin(), refused.end(), std::back_inserter(split.refused),
+                 [&](const SplitRefused& one_more) {
+                   return std::find(earlier.begin(), earlier.end(), one_more) == earlier.end();
+                 });
     if (cuts->empty()) break;
     settle_runs(split.graph, *cuts);
-    Result<Graph> next = apply_cuts(split.graph, *cuts);
+    std::vector<OpId> origin;
+    Result<Graph> next = apply_cuts(split.graph, *cuts, &origin);
     if (!next.ok()) return next.error();
-    const std::vector<int64_t> after = after_cuts(split.graph, *next, *cuts);
-    for (size_t c = 0; c < cuts->size(); ++c) {
-      const Cut& cut = (*cuts)[c];
+    workspaces = workspaces_after(workspaces, origin, *cuts);
+    const std::vector<int64_t> held = held_bytes(*next, workspaces);
+    std::map<OpId, int64_t> most;
+    for (size_t t = 0; t < held.size(); ++t) most[origin[t]] = std::max(most[origin[t]], held[t]);
+    for (const Cut& cut : *cuts) {
       split.done.push_back({place_of(split.graph, cut.op), cut.kind, cut.pieces(),
-                            one.held()[cut.op.index()], after[c]});
+                            one.held()[cut.op.index()], most[cut.op]});
     }
     split.graph = std::move(*next);
-    workspaces.clear();  // of the ops as they were
   }
   return split;
 }

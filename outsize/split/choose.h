@@ -51,6 +51,7 @@ struct SplitRefused {
   std::string op;
   CutKind kind = CutKind::kRows;
   std::string why;
+  bool operator==(const SplitRefused&) const = default;
 };
 
 struct Split {

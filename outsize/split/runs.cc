@@ -159,7 +159,8 @@ class RunMaker {
 
 void settle_runs(const Graph& graph, std::vector<Cut>& cuts) { RunMaker(graph, cuts).settle(); }
 
-Result<Graph> apply_cuts(const Graph& graph, const std::vector<Cut>& cuts) {
+Result<Graph> apply_cuts(const Graph& graph, const std::vector<Cut>& cuts,
+                         std::vector<OpId>* origin) {
   Graph out = graph;
   std::map<OpId, Pieces> pieces;
   std::map<int64_t, std::vector<OpId>> runs;
@@ -198,28 +199,34 @@ Result<Graph> apply_cuts(const Graph& graph, const std::vector<Cut>& cuts) {
     if (node[t] == t && waiting[t] == 0) ready.push(t);
   out.ops.clear();
   size_t done = 0;
-  const auto append = [&](const std::vector<Op>& ops) {
-    out.ops.insert(out.ops.end(), ops.begin(), ops.end());
+  std::vector<OpId> came_from;
+  const auto append = [&](size_t of, const Op& op) {
+    out.ops.push_back(op);
+    came_from.emplace_back(static_cast<int64_t>(of));
   };
   while (!ready.empty()) {
     const size_t at = ready.top();
     ready.pop();
     done += members[at].size();
     if (!pieces.contains(OpId(static_cast<int64_t>(at)))) {
-      out.ops.push_back(graph.ops[at]);
+      append(at, graph.ops[at]);
     } else {
-      std::vector<const Pieces*> together;
-      for (const size_t t : members[at]) together.push_back(&pieces[OpId(static_cast<int64_t>(t))]);
-      for (const Pieces* p : together) append(p->before);
-      for (size_t i = 0; i < together.front()->pieces.size(); ++i)
-        for (const Pieces* p : together) out.ops.push_back(p->pieces[i]);
-      for (const Pieces* p : together) append(p->after);
+      const auto of = [&](size_t t) -> const Pieces& {
+        return pieces[OpId(static_cast<int64_t>(t))];
+      };
+      for (const size_t t : members[at])
+        for (const Op& op : of(t).before) append(t, op);
+      for (size_t i = 0; i < of(at).pieces.size(); ++i)
+        for (const size_t t : members[at]) append(t, of(t).pieces[i]);
+      for (const size_t t : members[at])
+        for (const Op& op : of(t).after) append(t, op);
     }
     for (const size_t later : next[at])
       if (--waiting[later] == 0) ready.push(later);
   }
   if (done != count) return bad_input("the runs of these cuts wait for each other");
   if (Status legal = check_graph(out); !legal.ok()) return legal.error();
+  if (origin != nullptr) *origin = std::move(came_from);
   return out;
 }
 

@@ -49,7 +49,9 @@ void settle_runs(const Graph& graph, std::vector<Cut>& cuts);
 
 // Requires: runs as settle_runs leaves them. Cuts of one op twice, or that the op does not allow:
 // kBadInput.
-Result<Graph> apply_cuts(const Graph& graph, const std::vector<Cut>& cuts);
+// `origin`, if given, gets for each op of the new graph the one it was or is a piece of.
+Result<Graph> apply_cuts(const Graph& graph, const std::vector<Cut>& cuts,
+                         std::vector<OpId>* origin = nullptr);
 
 // Ops that take a tensor for its shape alone (empty_like, zeros_like, …) become ops that take the
 // shape, so that the tensor need not be there. Same bits.

@@ -234,6 +234,40 @@ TEST(Split, WhatIsNotProvedIsNotCut) {
   EXPECT_FALSE(split_graph(net.graph, options).ok());
 }
 
+TEST(Split, FewerPiecesAreBetterThanNone) {
+  const LossNet net;
+  SplitOptions options = believing(64 * 256 * 2);
+  std::set<int64_t> tried;
+  options.prove = [&](const Graph&, const Cut& cut) -> Result<Proof> {
+    tried.insert(cut.pieces());
+    return Proof{cut.pieces() == 2, "seen to differ"};
+  };
+  const Result<Split> split = split_graph(net.graph, options);
+  ASSERT_TRUE(split.ok()) << split.error().message;
+  EXPECT_GT(*tried.rbegin(), 2);
+  ASSERT_FALSE(split->done.empty());
+  for (const SplitDone& done : split->done) EXPECT_EQ(done.pieces, 2) << done.op;
+}
+
+TEST(Split, AWorkspaceShrinksWithThePieces) {
+  Tensors t;
+  const ValueId x = t.input({8, 4}), w = t.input({4, 4}), y = t.tensor({8, 4}),
+                z = t.tensor({8, 4});
+  t.op("aten.mm.default", {{x}, {w}}, {y}, {x, w}, {y});
+  t.op("aten.cumsum.default", {{y}, number(0)}, {z}, {y}, {z});  // so that y is whole
+  SplitOptions options = believing(4000);
+  options.workspace_bytes = {0, 0};
+  Result<Split> split = split_graph(t.graph, options);
+  ASSERT_TRUE(split.ok());
+  EXPECT_TRUE(split->done.empty());
+  options.workspace_bytes = {6000, 0};
+  split = split_graph(t.graph, options);
+  ASSERT_TRUE(split.ok());
+  ASSERT_EQ(split->done.size(), 1u);
+  EXPECT_EQ(split->done[0].bytes_before, 8 * 4 * 4 * 2 + 4 * 4 * 4 + 6000);
+  EXPECT_LE(split->done[0].bytes_after, 4000);
+}
+
 TEST(Split, PiecesDontOvertakeWhatTheyNeed) {
   // b is made in pieces, summed as a whole, and the sum is wanted by the next: no common run.
   Tensors t;

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from step_models import OPTIMIZERS, Training, gpt2, mlp
+from step_models import OPTIMIZERS, Training, gpt2, mlp, resnet, unet
 from step_parity import check_budget, compare, plan_of, train
 
 import outsize_core
@@ -293,7 +293,24 @@ def wide_mlp() -> Training:
     return run
 
 
-@pytest.mark.parametrize("make", [wide_gpt2, wide_mlp])
+def large_unet() -> Training:
+    run = unet("fused")
+    generator = torch.Generator().manual_seed(1)
+    images = [torch.randn(8, 1, 64, 64, generator=generator) for _ in range(6)]
+    run.batches = list(zip(images[:3], images[3:], strict=True))
+    return run
+
+
+def large_resnet() -> Training:
+    run = resnet("foreach")
+    generator = torch.Generator().manual_seed(1)
+    run.batches = [
+        (torch.randn(8, 3, 48, 48, generator=generator), torch.arange(8)) for _ in range(3)
+    ]
+    return run
+
+
+@pytest.mark.parametrize("make", [wide_gpt2, wide_mlp, large_unet, large_resnet])
 def test_fits_below_the_largest_op(make: Any) -> None:
     run = make()
     plain = plan_of(run, budget="256MiB")
