@@ -127,6 +127,13 @@ class Variant:
                 done = self._homes.session.step(self._handle, inputs, scalars)
         except StepError as error:
             self._homes.poison([(name, self._finder(name)) for name in error.mixed])
+            if self._dropped:
+                # As in eager, where zero_grad() has run before whatever fails after it.
+                raise StepError(
+                    f"{error}; the .grad that the step drops at its start are gone",
+                    undone=error.undone,
+                    mixed=error.mixed,
+                ) from None
             raise
         changed = [t for storage, t in entries.items() if storage in self._written]
         self._bind(call.names, entries, done, flat)

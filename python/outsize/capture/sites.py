@@ -13,7 +13,7 @@ import os
 import sys
 from dataclasses import dataclass
 from types import FrameType
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.optim import optimizer as torch_optimizer
@@ -22,7 +22,7 @@ _TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
 _OUTSIZE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
 
-_sequence_number: Any = torch.autograd._get_sequence_nr
+_sequence_number: Any = cast(Any, torch.autograd)._get_sequence_nr
 
 
 @dataclass(frozen=True)
