@@ -413,3 +413,24 @@ def copied_state(state: dict[str, Any]) -> dict[str, Any]:
         for index, entries in state["state"].items()
     }
     return {"state": copied, "param_groups": [dict(group) for group in state["param_groups"]]}
+
+
+def test_gradients_dropped_before_the_failure_are_named_as_gone(
+    plant: Callable[[str], None],
+) -> None:
+    run = _large()
+    optimizer, inner = run.optimizer, run.step
+
+    def step(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss: torch.Tensor = inner(x, target)
+        return loss
+
+    run.step = step
+    for parameter in run.model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    plant("aten.div_.Scalar")
+    with pytest.raises(outsize.StepError, match="drops at its start are gone") as caught:
+        plan_of(run, budget="4MiB")(*run.batches[0])
+    assert caught.value.undone
+    assert all(parameter.grad is None for parameter in run.model.parameters())
