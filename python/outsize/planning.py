@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,10 @@ from .splitting import split_for
 Border = Sequence[tuple[int, str, int]]
 # (tier, begin, end): ranges of addresses that other storages hold throughout the step.
 Reserved = Sequence[tuple[str, int, int]]
+
+
+# A plan of the whole step that is slower than this many times its ops makes splits worth a look.
+WORTH_SPLITTING = 1.15
 
 
 @dataclass(frozen=True)
@@ -144,18 +148,8 @@ class Planner:
         if self._work is not None:
             options["work"] = self._work
         machine = self.machine()
-        split = split_for(
-            graph_text,
-            profile_text,
-            limits.device,
-            lambda rewritten: self.profile(rewritten, inputs),
-            use_cache=self._use_cache,
-            log=self._log,
-        )
-        candidates = [(graph_text, profile_text)]
-        if split is not None:
-            candidates.insert(0, split)
-        (graph_text, profile_text), result = self._first_plan(candidates, machine, options, limits)
+        forms = self._forms(graph_text, profile_text, inputs, limits)
+        (graph_text, profile_text), result = self._best_plan(forms, machine, options, limits)
         plan_text = str(result["plan"])
         with translated():
             simulated = outsize_core.simulate(graph_text, profile_text, machine, plan_text)
@@ -177,23 +171,58 @@ class Planner:
         )
         return Prepared(graph_text, profile_text, plan_text, forecast)
 
-    def _first_plan(
+    def _forms(
         self,
-        candidates: list[tuple[str, str]],
+        graph_text: str,
+        profile_text: str,
+        inputs: Mapping[int, torch.Tensor],
+        limits: Budgets,
+    ) -> Iterator[tuple[str, str]]:
+        """The step whole, unless the budget is below its floor, and then split; each as (graph, profile)."""
+        with translated():
+            floor = outsize_core.floor(graph_text, profile_text)["bytes"]
+        if floor <= limits.device:
+            yield graph_text, profile_text
+        split = split_for(
+            graph_text,
+            profile_text,
+            limits.device,
+            lambda rewritten: self.profile(rewritten, inputs),
+            use_cache=self._use_cache,
+            log=self._log,
+        )
+        if split is not None:
+            yield split
+        elif floor > limits.device:
+            yield graph_text, profile_text
+
+    def _best_plan(
+        self,
+        forms: Iterator[tuple[str, str]],
         machine: str,
         options: dict[str, Any],
         limits: Budgets,
     ) -> tuple[tuple[str, str], dict[str, Any]]:
-        """The first of several forms of the step, (graph, profile) each, that has a plan; and the plan."""
+        """The form of the step with the fastest plan, and the plan. Splits cost dispatches and proofs, so
+        that they are only looked at where the whole step has no plan or one much slower than its ops.
+        """
         failures: list[InfeasibleError] = []
-        for graph_text, profile_text in candidates:
+        best_form: tuple[str, str] | None = None
+        best_plan: dict[str, Any] = {}
+        for form in forms:
             try:
-                found = self._plan(graph_text, profile_text, machine, options, limits)
-                return (graph_text, profile_text), found
+                found = self._plan(*form, machine, options, limits)
             except InfeasibleError as error:
                 with translated():
-                    error.floor_bytes = outsize_core.floor(graph_text, profile_text)["bytes"]
+                    error.floor_bytes = outsize_core.floor(*form)["bytes"]
                 failures.append(error)
+                continue
+            if best_form is None or found["step_ns"] < best_plan["step_ns"]:
+                best_form, best_plan = form, found
+            if found["step_ns"] <= WORTH_SPLITTING * found["compute_ns"]:
+                break
+        if best_form is not None:
+            return best_form, best_plan
         best = min(failures, key=lambda error: error.least_bytes or 1 << 62)
         ways = ["a smaller batch"]
         if best.least_bytes is not None:
