@@ -126,15 +126,7 @@ class Variant:
             with translated():
                 done = self._homes.session.step(self._handle, inputs, scalars)
         except StepError as error:
-            self._homes.poison([(name, self._finder(name)) for name in error.mixed])
-            if self._dropped:
-                # As in eager, where zero_grad() has run before whatever fails after it.
-                raise StepError(
-                    f"{error}; the .grad that the step drops at its start are gone",
-                    undone=error.undone,
-                    mixed=error.mixed,
-                ) from None
-            raise
+            raise self._failure(error) from None
         changed = [t for storage, t in entries.items() if storage in self._written]
         self._bind(call.names, entries, done, flat)
         result = pytree.tree_unflatten(
@@ -199,6 +191,21 @@ class Variant:
             if given.storage == storage:
                 return typed(flat[given.leaf].untyped_storage(), value, given.begin)
         return typed(done["outputs"][storage].untyped_storage(), value)
+
+    def _failure(self, error: StepError) -> StepError:
+        """Poisons what is mixed. Gradients that the step drops at its start are gone, as in eager, where
+        zero_grad() has run before whatever fails after it: they are neither mixed nor to be restored.
+        """
+        mixed = [n for n in error.mixed if n.removesuffix(":before") not in self._dropped]
+        text = str(error)
+        if error.mixed and not mixed:
+            self._homes.restored()
+            text = text.partition(" (of two steps mixed")[0] + " (the step was undone)"
+        self._homes.poison([(name, self._finder(name)) for name in mixed])
+        if self._dropped:
+            text += "; the .grad that the step drops at its start are gone"
+        undone = error.undone or bool(error.mixed and not mixed)
+        return StepError(text, undone=undone, mixed=mixed)
 
     def _name(self, storage: int) -> str:
         return str(self._storages[storage]["name"]).removesuffix(":before")
