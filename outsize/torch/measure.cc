@@ -41,10 +41,12 @@ std::vector<Distinct> distinct_ops(const Graph& graph, const std::set<StorageId>
 std::string surroundings_of(const MeasureOptions& options) {
   const at::Context& context = at::globalContext();
   return fmt::format(
-      "torch {}; {} threads; {}, {}; deterministic {}; mkldnn {}; evict {}; runs {}; seed {}",
+      "torch {}; {} threads; {}, {}; deterministic {}; mkldnn {}; fp32 {}; evict {}; runs {}; "
+      "seed {}",
       TORCH_VERSION, at::get_num_threads(), processor_name(), at::get_cpu_capability(),
-      context.deterministicAlgorithms(), context.userEnabledMkldnn(), options.evict_bytes,
-      options.timed_runs, options.seed);
+      context.deterministicAlgorithms(), context.userEnabledMkldnn(),
+      static_cast<int>(context.float32MatmulPrecision()), options.evict_bytes, options.timed_runs,
+      options.seed);
 }
 
 // Random ops leave the generator where it was.

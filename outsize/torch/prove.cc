@@ -226,9 +226,11 @@ Status run_op(const Graph& graph, OpId id, const Ground& ground) {
 
 std::string surroundings() {
   const at::Context& context = at::globalContext();
-  return fmt::format("torch {}; {} threads; {}, {}; deterministic {}; mkldnn {}", TORCH_VERSION,
-                     at::get_num_threads(), processor_name(), at::get_cpu_capability(),
-                     context.deterministicAlgorithms(), context.userEnabledMkldnn());
+  return fmt::format("torch {}; {} threads; {}, {}; deterministic {}; mkldnn {}; fp32 {}",
+                     TORCH_VERSION, at::get_num_threads(), processor_name(),
+                     at::get_cpu_capability(), context.deterministicAlgorithms(),
+                     context.userEnabledMkldnn(),
+                     static_cast<int>(context.float32MatmulPrecision()));
 }
 
 }  // namespace

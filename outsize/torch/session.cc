@@ -250,16 +250,22 @@ Status Session::refresh_carried(const Loaded& loaded) const {
   return Done{};
 }
 
-Status Session::copy_outputs(const Loaded& loaded, std::map<StorageId, at::Tensor>& outputs) const {
+Status Session::allocate_outputs(const Loaded& loaded,
+                                 std::map<StorageId, at::Tensor>& outputs) const {
   for (const auto& [storage, residencies] : loaded.outputs) {
-    at::Tensor tensor;
     try {
-      tensor = byte_tensor(loaded.graph.storage(storage).bytes);
+      outputs[storage] = byte_tensor(loaded.graph.storage(storage).bytes);
     } catch (const std::exception& e) {
-      return device_error("no ordinary memory for output {}: {}",
+      return device_error("no ordinary memory for output {}: {} (the step has not begun)",
                           storage_text(loaded.graph, storage), e.what());
     }
-    auto* bytes = static_cast<std::byte*>(tensor.mutable_data_ptr());
+  }
+  return Done{};
+}
+
+Status Session::copy_outputs(const Loaded& loaded, std::map<StorageId, at::Tensor>& outputs) const {
+  for (const auto& [storage, residencies] : loaded.outputs) {
+    auto* bytes = static_cast<std::byte*>(outputs.at(storage).mutable_data_ptr());
     for (const ResidencyId id : residencies) {
       const Residency& r = loaded.plan.residency(id);
       if (Status status =
@@ -267,7 +273,6 @@ Status Session::copy_outputs(const Loaded& loaded, std::map<StorageId, at::Tenso
           !status)
         return status;
     }
-    outputs[storage] = std::move(tensor);
   }
   return Done{};
 }
@@ -351,6 +356,7 @@ Result<StepResult> Session::step(int64_t handle, const std::map<StorageId, at::T
   if (!table.ok()) return table.error();
 
   StepResult result;
+  if (Status status = allocate_outputs(loaded, result.outputs); !status) return status.error();
   const int64_t begun = now_ns();
   if (poison_) poison_free_bytes(loaded);
   if (Status status = copy_inputs(loaded, inputs); !status) return status.error();

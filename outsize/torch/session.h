@@ -97,6 +97,8 @@ class Session {
   Status check_homes(const Loaded& loaded) const;
   Status copy_inputs(const Loaded& loaded, const std::map<StorageId, at::Tensor>& inputs) const;
   Status refresh_carried(const Loaded& loaded) const;
+  // Before anything runs, so that a step that has run can always hand over what it made.
+  Status allocate_outputs(const Loaded& loaded, std::map<StorageId, at::Tensor>& outputs) const;
   Status copy_outputs(const Loaded& loaded, std::map<StorageId, at::Tensor>& outputs) const;
   void poison_free_bytes(const Loaded& loaded) const;
   Result<Kept> keep(const Loaded& loaded) const;

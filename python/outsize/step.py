@@ -209,8 +209,9 @@ class Step:
             variant.unload()
         self._variants.clear()
         for model in self.models:
-            if _homes_of.get(model) is self._homes:
-                _homes_of.pop(model, None)
+            if self._homes is not None and not self._homes.users:
+                if _homes_of.get(model) is self._homes:
+                    _homes_of.pop(model, None)
         self._homes = None
 
     @property
@@ -319,18 +320,17 @@ class Step:
             device = shared.device_bytes
         return Budgets(
             device=device,
-            host=(
-                shared.host_bytes
-                if shared is not None
-                else (
-                    parse_bytes(host, peak_bytes)
-                    if host is not None
-                    else available_host_bytes() * 3 // 4
-                )
-            ),
+            host=self._host_bytes(shared, peak_bytes),
             disk=0,
             host_given=host is not None,
         )
+
+    def _host_bytes(self, shared: Homes | None, peak_bytes: int) -> int:
+        asked = self._options["host"]
+        wanted = None if asked is None else parse_bytes(asked, peak_bytes)
+        if shared is not None:
+            return shared.host_bytes if wanted is None else min(wanted, shared.host_bytes)
+        return available_host_bytes() * 3 // 4 if wanted is None else wanted
 
     def _is_share(self) -> bool:
         return str(self._options["budget"]).strip().endswith("%")

@@ -76,7 +76,7 @@ class Variant:
         shared = step.shared_homes()
         border, reserved = _border_of(captured, shared)
         inputs = {
-            i.storage: _input_bytes(captured, i.storage, i.begin, call.flat[i.leaf])
+            i.storage: _input_bytes(captured, i.storage, i.begin(call.flat), call.flat[i.leaf])
             for i in captured.inputs
         }
         try:
@@ -118,7 +118,7 @@ class Variant:
             [(tensor, *self._entry_homes[s][:2]) for s, tensor in entries.items()], self._used
         )
         inputs = {
-            i.storage: _input_bytes(self.capture, i.storage, i.begin, flat[i.leaf])
+            i.storage: _input_bytes(self.capture, i.storage, i.begin(flat), flat[i.leaf])
             for i in self.capture.inputs
         }
         scalars = {s.name: s.read(flat) for s in self.capture.scalar_inputs}
@@ -143,7 +143,9 @@ class Variant:
         for given in self.capture.inputs:
             written = done["outputs"].get(given.storage)
             if written is not None and self._storages[given.storage].get("exit"):
-                target = _input_bytes(self.capture, given.storage, given.begin, flat[given.leaf])
+                target = _input_bytes(
+                    self.capture, given.storage, given.begin(flat), flat[given.leaf]
+                )
                 with torch.no_grad():
                     target.copy_(written)
         parameters = dict(names.parameters)
@@ -189,7 +191,7 @@ class Variant:
             return self._tensor(output.id, entries)
         for given in self.capture.inputs:
             if given.storage == storage:
-                return typed(flat[given.leaf].untyped_storage(), value, given.begin)
+                return typed(flat[given.leaf].untyped_storage(), value, given.begin(flat))
         return typed(done["outputs"][storage].untyped_storage(), value)
 
     def _failure(self, error: StepError) -> StepError:

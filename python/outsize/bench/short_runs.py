@@ -21,7 +21,7 @@ PROCESS_LIMIT = 1.4  # of the unplanned peak: enough as heap under default mallo
 ABOVE_FLOOR = 1.1  # of the floor: the budget of the short planned run
 # The floor run is planned as if copies between device and host were this slow, so that recomputing pays
 # for more ops than it does here: both ways of making room are then used.
-SLOW_LINK_BYTES_PER_S = 1_500_000_000
+SLOW_LINK_BYTES_PER_S = 1_000_000_000
 LIMITED_STEPS = 2
 LIMITED_TIMEOUT_S = 240  # a process near its data limit may hang rather than fail
 

@@ -16,7 +16,7 @@ from outsize.capture.build import Built, build_graph
 from outsize.capture.result import Capture, Input, NewState, Output, Replay
 from outsize.capture.scalars import Number, node_of
 from outsize.capture.sites import Site
-from outsize.capture.storages import has_storage
+from outsize.capture.storages import has_storage, input_begin
 from outsize.errors import CaptureError
 
 OUTSIDE = "do it outside the step, from what the step returns"
@@ -93,7 +93,7 @@ def _result(
     captured = Capture(
         graph=built.graph,
         signature=session.signature,
-        inputs=[Input(ids[s], leaf, begin) for s, leaf, begin in session.inputs],
+        inputs=[Input(ids[s], leaf, before) for s, leaf, before in session.inputs],
         scalar_inputs=session.scalar_inputs,
         entries={
             ids[index]: record.tensor
@@ -239,7 +239,7 @@ def _guard(session: Session) -> Callable[[list[Any]], str]:
         return lambda flat: ""
     records, scalars = session.storages.records, session.scalars.records
     readers = {s.scalar: s.read for s in session.scalar_inputs}
-    leaf_of = {storage: leaf for storage, leaf, _ in session.inputs}
+    leaf_of = {storage: (leaf, before) for storage, leaf, before in session.inputs}
     slices = {
         index: session.shadow.slice(*record.source)
         for index, record in enumerate(scalars)
@@ -251,8 +251,14 @@ def _guard(session: Session) -> Callable[[list[Any]], str]:
 
         def entry(storage: int) -> torch.Tensor | None:
             if storage in leaf_of:
-                return flat[leaf_of[storage]]  # type: ignore[no-any-return]
+                return flat[leaf_of[storage][0]]  # type: ignore[no-any-return]
             return records[storage].tensor
+
+        def begin(storage: int) -> int:
+            if storage not in leaf_of:
+                return records[storage].begin
+            leaf, before = leaf_of[storage]
+            return input_begin(flat[leaf], before)
 
         def value(scalar: int) -> Number | None:
             if scalar not in known:
@@ -268,7 +274,7 @@ def _guard(session: Session) -> Callable[[list[Any]], str]:
             found = slices.get(scalar)
             if found is None or record.source is None:
                 return None
-            return session.shadow.run(found[0], record.source[1], entry, value)
+            return session.shadow.run(found[0], record.source[1], entry, value, begin)
 
         for guard in guards:
             now = value(guard.scalar)

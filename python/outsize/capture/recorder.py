@@ -398,15 +398,17 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _bind_plain(self, arguments: list[Any], kinds: list[str]) -> None:
         """Links numbers that the argument parser made plain to the `float` arguments they became."""
         waiting, self._plain = self._plain, []
-        position = 0
         for node, value, site in waiting:
-            for index in range(position, len(arguments)):
-                argument = arguments[index]
-                if kinds[index] in ("float", "Optional[float]") and argument == value:
-                    arguments[index] = symbolic(node)
-                    position = index + 1
-                    break
-            else:
+            places = [
+                index
+                for index, argument in enumerate(arguments)
+                if kinds[index] in ("float", "Optional[float]")
+                and isinstance(argument, float)
+                and argument == value
+            ]
+            if len(places) == 1:
+                arguments[places[0]] = symbolic(node)
+            else:  # it reached no argument, or which of several equal ones can't be told
                 assert node.id is not None
                 self.guards.append(GuardRecord(node.id, value, site))
 

@@ -12,6 +12,7 @@ from outsize.capture.arguments import flatten
 from outsize.capture.entries import Names
 from outsize.capture.scalars import Number
 from outsize.capture.seal import SIMPLE, Place, same_simple
+from outsize.capture.storages import input_begin
 
 
 @dataclass(frozen=True)
@@ -25,11 +26,18 @@ class Output:
 
 @dataclass(frozen=True)
 class Input:
-    """A storage that comes with the batch: its bytes start at `begin` of that argument's storage."""
+    """A storage that comes with the batch: the bytes of an argument's storage from `begin` on.
+
+    A batch is often a slice of something larger, at another place in each call.
+    """
 
     storage: int
     leaf: int  # index into the flattened (args, kwargs)
-    begin: int
+    before: int  # bytes that arguments reach on that storage before this leaf's first
+
+    def begin(self, flat: list[Any]) -> int:
+        """The byte of the leaf's storage at which the graph's storage starts, in this call."""
+        return input_begin(flat[self.leaf], self.before)
 
 
 @dataclass(frozen=True)

@@ -33,9 +33,17 @@ from outsize.capture.seal import Place, Seal
 from outsize.capture.shadow import Shadow
 from outsize.capture.signature import signature
 from outsize.capture.sites import Site, Sites
-from outsize.capture.storages import StorageTable, extent, has_storage, storage_address
+from outsize.capture.storages import (
+    StorageTable,
+    extent,
+    has_storage,
+    input_begin,
+    storage_address,
+)
 from outsize.errors import CaptureError
 
+# Arguments whose value is all there is to them.
+PLAIN = (torch.Tensor, bool, int, float, str, torch.dtype, torch.device, type(None))
 _constant_names: WeakIdKeyDictionary = WeakIdKeyDictionary()
 _constant_count = itertools.count()
 
@@ -93,7 +101,7 @@ class Session:
             self.shadow.number,
         )
         self.recorder.check_writes = check_writes
-        self.inputs: list[tuple[int, int, int]] = []  # storage, leaf, begin
+        self.inputs: list[tuple[int, int, int]] = []  # storage, leaf, bytes before it
         self.scalar_inputs: list[ScalarInput] = []
         self.replays: list[Replay] = []
         self.stepped: list[torch.optim.Optimizer] = []
@@ -104,7 +112,13 @@ class Session:
     # -- the order ------------------------------------------------------------------------------
     def run(self) -> Capture:
         self._check_arguments()
-        roots = {"step": self.function, "arguments": [self.args, self.kwargs]}
+        roots: dict[str, Any] = {"step": self.function}
+        # What `flatten` does not open is looked at like the function's own surroundings.
+        known = [*self.names.models, *self.names.optimizers]
+        for path, leaf in self.flat:
+            if not isinstance(leaf, PLAIN) and not any(leaf is thing for thing in known):
+                roots[f"argument.{path}"] = leaf
+        roots["arguments"] = [self.args, self.kwargs]
         many = len(self.names.models) > 1
         for index, model in enumerate(self.names.models):
             roots[f"model.{index}" if many else "model"] = model
@@ -173,11 +187,12 @@ class Session:
             path, leaf = self.flat[index]
             if self.storages.find(leaf) is not None:
                 continue
-            begin = first - first % 16
+            before = extent(leaf)[0] - first
+            begin = input_begin(leaf, before)
             storage = self.storages.add_entry(
                 leaf, "input", f"input:{path}", persistent=False, begin=begin, end=last
             )
-            self.inputs.append((storage, index, begin))
+            self.inputs.append((storage, index, before))
 
     def _scalar_input(self, name: str, present: Number, read: Callable[[list[Any]], Number]) -> Any:
         node = self.scalars.input(name, present)
@@ -200,7 +215,13 @@ class Session:
         for place in self.seal.places():
             value = place.before()
             if place.path in self.symbols and type(value) in (int, float):
-                place.set(self._scalar_input(f"python:{place.path}", value, _place_reader(place)))
+                place.set(
+                    self._scalar_input(
+                        f"python:{place.path}:{len(self.scalar_inputs)}",
+                        value,
+                        _place_reader(place),
+                    )
+                )
         leaf_index = {path: index for index, (path, _) in enumerate(self.flat)}
 
         def argument(path: str, value: Any) -> Any:
@@ -360,8 +381,9 @@ class Session:
             captured.replays.append(Replay(str(change), change.repeat))
 
     def _put_scalars_back(self) -> None:
+        groups = {id(group) for o in self.names.optimizers for group in o.param_groups}
         for container in self.seal.containers:
-            if container.kind == "dict" and "lr" in container.copy:
+            if id(container.object) in groups and "lr" in container.copy:
                 container.object["lr"] = container.copy["lr"]
         for place in self.seal.places():
             if place.path in self.symbols:

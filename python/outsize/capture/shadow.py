@@ -93,6 +93,7 @@ class Shadow:
         value: int,
         entry: Callable[[int], torch.Tensor | None],
         scalar: Callable[[int], Number | None] | None = None,
+        begin: Callable[[int], int] | None = None,
     ) -> Number | None:
         ops, scalar = self._ops(), scalar or self._scalar
         written = {s for index in slice_ops for s, _, _ in ops[index].mutates}
@@ -106,11 +107,12 @@ class Shadow:
                 assert tensor is not None, "a slice starts from entries"
                 bytes_ = torch.empty(0, dtype=torch.uint8, device=tensor.device)
                 size = record.bytes
-                bytes_.set_(tensor.untyped_storage(), record.begin, (size,), (1,))
+                first = record.begin if begin is None else begin(index)
+                bytes_.set_(tensor.untyped_storage(), first, (size,), (1,))
                 if index in written:
                     bytes_ = bytes_.clone()
                 known[index] = bytes_.untyped_storage()
-                if index not in written and record.begin:
+                if index not in written and first:
                     known[index] = bytes_.clone().untyped_storage()
             return known[index]
 

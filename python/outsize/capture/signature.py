@@ -14,7 +14,12 @@ import torch
 
 from outsize.capture.arguments import flatten
 from outsize.capture.entries import Names
-from outsize.capture.storages import dtype_name, has_storage, storage_address
+from outsize.capture.storages import (
+    INPUT_ALIGNMENT,
+    dtype_name,
+    has_storage,
+    storage_address,
+)
 
 
 def geometry(tensor: torch.Tensor) -> str:
@@ -26,15 +31,23 @@ def geometry(tensor: torch.Tensor) -> str:
     return text + ("!" if tensor.requires_grad else "")
 
 
+def lying(tensor: torch.Tensor, seen: dict[int, int]) -> str:
+    """The geometry of a persistent tensor, and which part of which storage it is."""
+    text = geometry(tensor)
+    if has_storage(tensor):
+        number = seen.setdefault(storage_address(tensor), len(seen))
+        text += f"#{number}+{tensor.storage_offset()}/{tensor.untyped_storage().nbytes()}"
+    return text
+
+
 def _argument(leaf: Any, path: str, seen: dict[int, tuple[int, int]]) -> str:
     if isinstance(leaf, torch.Tensor):
         text = geometry(leaf)
         if has_storage(leaf) and leaf.numel():
             # Arguments that share memory: which, and how far apart.
-            number, first = seen.setdefault(
-                storage_address(leaf), (len(seen), int(leaf.storage_offset()) * leaf.element_size())
-            )
-            text += f"#{number}+{leaf.storage_offset() * leaf.element_size() - first}"
+            offset = int(leaf.storage_offset()) * leaf.element_size()
+            number, first = seen.setdefault(storage_address(leaf), (len(seen), offset))
+            text += f"#{number}+{offset - first}~{offset % INPUT_ALIGNMENT}"
         return text
     if type(leaf) is float and "." not in path:
         return "float"
@@ -55,17 +68,26 @@ def signature(args: tuple[Any, ...], kwargs: dict[str, Any], names: Names) -> st
         str(torch.are_deterministic_algorithms_enabled()),
         str(torch.is_autocast_enabled("cpu")),
         str(torch.is_autocast_enabled("cuda")),
+        str(torch.get_autocast_dtype("cpu")),
+        str(torch.is_inference_mode_enabled()),
         str(torch.get_float32_matmul_precision()),
+        str(torch.backends.cuda.flash_sdp_enabled()),
+        str(torch.backends.cuda.mem_efficient_sdp_enabled()),
+        str(torch.backends.cuda.math_sdp_enabled()),
     ]
+    placed: dict[int, int] = {}
     for name, parameter in names.parameters:
         gradient = parameter.grad
-        parts.append(f"{name}:{geometry(parameter)}:{gradient is None or geometry(gradient)}")
-    parts += [f"{name}:{geometry(buffer)}" for name, buffer in names.buffers]
+        held = gradient is None or lying(gradient, placed)
+        parts.append(f"{name}:{lying(parameter, placed)}:{held}")
+    parts += [f"{name}:{lying(buffer, placed)}" for name, buffer in names.buffers]
     for model in names.models:
         parts.append("".join("t" if m.training else "e" for m in model.modules()))
     for state in names.states():
         value = (
-            geometry(state.value) if isinstance(state.value, torch.Tensor) else repr(state.value)
+            lying(state.value, placed)
+            if isinstance(state.value, torch.Tensor)
+            else repr(state.value)
         )
         parts.append(f"{names.state_name(state)}:{value}")
     for index, optimizer in enumerate(names.optimizers):

@@ -69,6 +69,15 @@ def same_strides(sizes: Sequence[int], a: Sequence[int], b: Sequence[int]) -> bo
     return all(size == 1 or x == y for size, x, y in zip(sizes, a, b))
 
 
+INPUT_ALIGNMENT = 16  # of the byte that an input's storage is taken from
+
+
+def input_begin(leaf: torch.Tensor, before: int) -> int:
+    """Where the storage of a batch starts, if arguments reach `before` bytes before this leaf's first."""
+    first = extent(leaf)[0] - before
+    return first - first % INPUT_ALIGNMENT
+
+
 def has_storage(tensor: torch.Tensor) -> bool:
     return tensor.layout == torch.strided and not tensor.is_quantized
 
