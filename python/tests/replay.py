@@ -37,7 +37,7 @@ class Replay:
         for item in self.captured.inputs:
             source = flat[item.leaf]
             whole = torch.empty(0, dtype=torch.uint8).set_(source.untyped_storage())
-            memory[item.storage] = whole[item.begin :].clone().untyped_storage()
+            memory[item.storage] = whole[item.begin(flat) :].clone().untyped_storage()
         for storage, tensor in self.captured.entry_tensors().items():
             memory[storage] = tensor.untyped_storage()
         for number in self.captured.scalar_inputs:
@@ -110,7 +110,8 @@ class Replay:
                 whole = torch.empty(0, dtype=torch.uint8)
                 whole.set_(flat[item.leaf].untyped_storage())
                 new = torch.empty(0, dtype=torch.uint8).set_(memory[item.storage])
-                whole[item.begin : item.begin + size] = new[:size]
+                begin = item.begin(flat)
+                whole[begin : begin + size] = new[:size]
         for name in captured.dropped_grads:
             captured.parameters[name].grad = None
         for name, value in captured.grads.items():

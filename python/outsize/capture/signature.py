@@ -71,10 +71,10 @@ def signature(args: tuple[Any, ...], kwargs: dict[str, Any], names: Names) -> st
         str(torch.get_autocast_dtype("cpu")),
         str(torch.is_inference_mode_enabled()),
         str(torch.get_float32_matmul_precision()),
-        str(torch.backends.cuda.flash_sdp_enabled()),
-        str(torch.backends.cuda.mem_efficient_sdp_enabled()),
-        str(torch.backends.cuda.math_sdp_enabled()),
     ]
+    # Which attention kernels may be chosen (torch.nn.attention.sdpa_kernel).
+    for kernel in ("flash", "mem_efficient", "math"):
+        parts.append(str(getattr(torch._C, f"_get_{kernel}_sdp_enabled")()))
     placed: dict[int, int] = {}
     for name, parameter in names.parameters:
         gradient = parameter.grad
