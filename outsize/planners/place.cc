@@ -94,8 +94,9 @@ Placement place(const Problem& problem, Sequence& sequence, Effort effort) {
   Placement out;
   out.fits = true;
   Plan& plan = sequence.plan;
-  for (Tier tier : {Tier::kDevice, Tier::kHost}) {
-    int64_t alignment = problem.machine->alignment;
+  for (Tier tier : {Tier::kDevice, Tier::kHost, Tier::kDisk}) {
+    bool disk = tier == Tier::kDisk;
+    int64_t alignment = disk ? problem.machine->disk_alignment : problem.machine->alignment;
     settle_homes(problem, sequence, tier, alignment);
     std::vector<Buffer> buffers;
     std::vector<std::pair<bool, size_t>> owners;  // workspace of an instruction, or residency
@@ -103,6 +104,7 @@ Placement place(const Problem& problem, Sequence& sequence, Effort effort) {
       if (plan.residencies[i].tier != tier) continue;
       const Stay& stay = sequence.stays[i];
       int64_t bytes = plan.residencies[i].part.bytes.size();
+      if (disk) bytes = rounded(bytes, alignment);  // written in whole blocks
       Buffer b;
       b.id = static_cast<int64_t>(i);
       b.life = stay.life;

@@ -40,6 +40,8 @@ struct Instance {
   bool entry = false;  // there before the first step
   bool exit = false;   // wanted after the last
   bool away_at_entry = false;
+  // The tier it is on at entry and exit where it is away there.
+  Tier home = Tier::kHost;
   std::vector<Touch> touches;  // in order
 };
 

@@ -173,28 +173,35 @@ class Scheduler {
 
 }  // namespace
 
-std::vector<Move> schedule_moves(const Problem& problem, const Chooser& chooser,
-                                 const Program& program, CopyStyle style, double slack) {
+std::vector<Move> moves_of(const Program& program) {
   std::vector<Move> moves;
   int32_t end = static_cast<int32_t>(program.size());
-  auto add = [&](size_t i, int32_t touch, int32_t from, int32_t to, bool returns) {
+  auto add = [&](size_t i, int32_t touch, int32_t from, int32_t to, bool returns, Tier below) {
     if (to - from < 2 && touch >= 0 && returns) return;
-    moves.push_back({static_cast<int32_t>(i), touch, from, to, from + 1, to, returns});
+    Move move{static_cast<int32_t>(i), touch, from, to, from + 1, to, returns};
+    move.below = below;
+    moves.push_back(move);
   };
   for (size_t i = 0; i < program.instances().size(); ++i) {
     const Instance& in = program.instances()[i];
     if (in.entry && in.away_at_entry && !in.touches.empty())
-      add(i, -1, -1, program.rank(in.touches[0].step), needs_content(in.touches[0]));
+      add(i, -1, -1, program.rank(in.touches[0].step), needs_content(in.touches[0]), in.home);
     for (size_t k = 0; k < in.touches.size(); ++k) {
       if (!in.touches[k].away) continue;
       int32_t from = program.rank(in.touches[k].step);
       if (k + 1 < in.touches.size())
         add(i, static_cast<int32_t>(k), from, program.rank(in.touches[k + 1].step),
-            needs_content(in.touches[k + 1]));
+            needs_content(in.touches[k + 1]), Tier::kHost);
       else if (in.exit)
-        add(i, static_cast<int32_t>(k), from, end, false);
+        add(i, static_cast<int32_t>(k), from, end, false, in.home);
     }
   }
+  return moves;
+}
+
+std::vector<Move> schedule_moves(const Problem& problem, const Chooser& chooser,
+                                 const Program& program, CopyStyle style, double slack) {
+  std::vector<Move> moves = moves_of(program);
   if (style == CopyStyle::kWriteBehind) Scheduler(problem, chooser, program, slack).spread(moves);
   return moves;
 }

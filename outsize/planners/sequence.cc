@@ -1,12 +1,15 @@
 #include "outsize/planners/sequence.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
+
+#include "outsize/plan/lower.h"
 
 namespace outsize::planning {
 namespace {
 
-constexpr int32_t kNothing = -2;  // no version: the host holds nothing of use
+constexpr int32_t kNothing = -2;  // no version: a tier holds nothing of use
 
 class Writer {
  public:
@@ -15,6 +18,7 @@ class Writer {
       : problem_(problem), program_(program), moves_(moves), style_(style) {
     releases_.resize(program.size() + 1);
     arrivals_.resize(program.size() + 1);
+    due_.resize(program.size() + 1);
     std::vector<size_t> order(moves.size());
     std::iota(order.begin(), order.end(), size_t{0});
     std::stable_sort(order.begin(), order.end(),
@@ -30,14 +34,13 @@ class Writer {
   Sequence write() {
     size_t n = program_.instances().size();
     device_.assign(n, ResidencyId{});
-    host_.assign(n, ResidencyId{});
-    on_host_.assign(n, kNothing);
+    for (auto& tier : below_) tier.assign(n, Copied{});
     cursor_.assign(n, 0);
     enter();
     for (size_t r = 0; r <= program_.size(); ++r) {
       for (size_t m : releases_[r]) send_out(moves_[m]);
-      for (size_t m : arrivals_[r]) bring_in(static_cast<size_t>(moves_[m].instance));
-      if (r < program_.size()) step(program_.order()[r]);
+      for (size_t m : arrivals_[r]) bring_in(moves_[m]);
+      if (r < program_.size()) step(r);
     }
     leave();
     int64_t end = static_cast<int64_t>(out_.plan.instructions.size());
@@ -51,6 +54,13 @@ class Writer {
 
  private:
   static constexpr int64_t kToEnd = 1ll << 60;
+
+  // What a tier below the device holds of an instance.
+  struct Copied {
+    ResidencyId residency;
+    int32_t version = kNothing;
+  };
+  Copied& below(size_t instance, Tier tier) { return below_[static_cast<size_t>(tier)][instance]; }
 
   const PartInfo& part(size_t instance) const {
     return program_.part_of(static_cast<int32_t>(instance));
@@ -80,8 +90,7 @@ class Writer {
     for (size_t i = 0; i < program_.instances().size(); ++i) {
       const Instance& in = program_.instances()[i];
       if (!in.entry) continue;
-      bool host = in.away_at_entry;
-      Tier tier = host ? Tier::kHost : Tier::kDevice;
+      Tier tier = in.away_at_entry ? in.home : Tier::kDevice;
       ResidencyId id = part(i).persistent ? make_home(i, tier) : add(i, tier);
       if (!in.exit && part(i).persistent) {
         // Given up by this step: its home's bytes are free after its last use.
@@ -89,51 +98,80 @@ class Writer {
         out_.stays[id.index()].life = {0, 1};
       }
       if (in.exit) out_.stays[id.index()].life.end = kToEnd;
-      (host ? host_ : device_)[i] = id;
-      if (host) on_host_[i] = 0;
+      if (in.away_at_entry)
+        below(i, tier) = {id, 0};
+      else
+        device_[i] = id;
       out_.plan.entry.push_back({id, part(i).persistent});
     }
   }
 
+  Stream stream_of(Tier tier, bool in) const {
+    if (style_ == CopyStyle::kBesideOps) return Stream::kCompute;
+    if (tier == Tier::kDisk) return in ? Stream::kRead : Stream::kWrite;
+    return in ? Stream::kIn : Stream::kOut;
+  }
+
   // One copy for each stretch of bytes that holds content at `version`.
-  void copy(size_t i, ResidencyId from, ResidencyId to, bool in, int32_t version) {
+  void copy(const Move& m, ResidencyId from, ResidencyId to, bool in, int32_t version) {
+    size_t i = static_cast<size_t>(m.instance);
+    int32_t after = in ? m.in_after : m.out_after, by = in ? m.in_by : m.out_by;
     for (const Interval& bytes : part(i).written[static_cast<size_t>(version)]) {
       Instruction c;
       c.kind = InstructionKind::kCopy;
-      c.stream = style_ == CopyStyle::kBesideOps ? Stream::kCompute
-                 : in                            ? Stream::kIn
-                                                 : Stream::kOut;
+      c.stream = stream_of(m.below, in);
       c.from = from;
       c.to = to;
       c.bytes = bytes;
       use(from);
       use(to);
+      if (c.stream != Stream::kCompute) {
+        InstructionId here(now());
+        if (after != Move::kAnyTime) {
+          OUTSIZE_CHECK(static_cast<size_t>(after) < runs_.size(),
+                        "a copy of storage {} waits for step {}, which comes later",
+                        part(i).where.storage.value, after);
+          out_.waits.emplace_back(runs_[static_cast<size_t>(after)], here);
+        }
+        if (by != Move::kAnyTime) {
+          OUTSIZE_CHECK(static_cast<size_t>(by) >= runs_.size(),
+                        "step {} waits for a copy of storage {} that comes later", by,
+                        part(i).where.storage.value);
+          due_[static_cast<size_t>(by)].push_back(here);
+        }
+      }
       out_.plan.instructions.push_back(std::move(c));
     }
   }
 
-  void bring_in(size_t i) {
+  void bring_in(const Move& m) {
+    size_t i = static_cast<size_t>(m.instance);
+    const Copied& from = below(i, m.below);
+    OUTSIZE_CHECK(from.residency.valid(), "instance {} of storage {} is not on {}", i,
+                  part(i).where.storage.value, kTierNames.name(m.below));
     device_[i] = add(i, Tier::kDevice);
-    OUTSIZE_CHECK(host_[i].valid(), "instance {} of storage {} is on no tier", i,
-                  part(i).where.storage.value);
-    copy(i, host_[i], device_[i], true, on_host_[i]);
+    copy(m, from.residency, device_[i], true, from.version);
   }
 
   void send_out(const Move& m) {
     size_t i = static_cast<size_t>(m.instance);
     int32_t version = program_.instance(m.instance).touches[static_cast<size_t>(m.touch)].after;
-    if (on_host_[i] != version) {
-      if (!host_[i].valid()) {
-        bool home = part(i).persistent && program_.instances()[i].exit;
-        host_[i] = home ? make_home(i, Tier::kHost) : add(i, Tier::kHost);
+    Copied& to = below(i, m.below);
+    if (to.version != version) {
+      if (!to.residency.valid()) {
+        const Instance& in = program_.instances()[i];
+        bool home =
+            part(i).persistent && in.exit && m.below == in.home && Chooser::home_on_host(in);
+        to.residency = home ? make_home(i, m.below) : add(i, m.below);
       }
-      copy(i, device_[i], host_[i], false, version);
-      on_host_[i] = version;
+      copy(m, device_[i], to.residency, false, version);
+      to.version = version;
     }
     device_[i] = ResidencyId{};
   }
 
-  void step(int32_t id) {
+  void step(size_t rank) {
+    int32_t id = program_.order()[rank];
     const Step& s = program_.step(id);
     for (int32_t operand : s.operands) {
       size_t i = static_cast<size_t>(operand);
@@ -157,6 +195,8 @@ class Writer {
       run.operands.push_back(residency);
     }
     run.workspace = {0, problem_.profile->ops[s.op.index()].workspace_bytes};
+    for (InstructionId copied : due_[rank]) out_.waits.emplace_back(copied, InstructionId(now()));
+    runs_.emplace_back(now());
     out_.plan.instructions.push_back(std::move(run));
     std::vector<int32_t> touched = s.operands;
     std::sort(touched.begin(), touched.end());
@@ -173,7 +213,8 @@ class Writer {
     for (size_t i = 0; i < program_.instances().size(); ++i) {
       const Instance& in = program_.instances()[i];
       if (!in.exit) continue;
-      ResidencyId id = part(i).persistent && Chooser::home_on_host(in) ? host_[i] : device_[i];
+      bool away = part(i).persistent && Chooser::home_on_host(in);
+      ResidencyId id = away ? below(i, in.home).residency : device_[i];
       OUTSIZE_CHECK(id.valid(), "storage {} has no place at exit", part(i).where.storage.value);
       out_.stays[id.index()].life.end = kToEnd;
       out_.plan.exit.push_back({id, part(i).persistent});
@@ -185,8 +226,10 @@ class Writer {
   const std::vector<Move>& moves_;
   CopyStyle style_;
   Sequence out_;
-  std::vector<ResidencyId> device_, host_;  // per instance: where it is now
-  std::vector<int32_t> on_host_;            // per instance: the version the host holds
+  std::vector<ResidencyId> device_;                       // per instance: where it is now
+  std::array<std::vector<Copied>, kTiers> below_;         // by tier, per instance
+  std::vector<InstructionId> runs_;                       // per rank written so far
+  std::vector<std::vector<InstructionId>> due_;           // per rank: copies that it waits for
   std::vector<std::vector<size_t>> releases_, arrivals_;  // per rank, and the end: moves
   std::vector<size_t> cursor_;                            // per instance: touches done
 };
@@ -196,7 +239,22 @@ class Writer {
 Sequence write_sequence(const Problem& problem, const Chooser& chooser, const Program& program,
                         CopyStyle style, double slack) {
   std::vector<Move> moves = schedule_moves(problem, chooser, program, style, slack);
+  return write_sequence(problem, program, moves, style);
+}
+
+Sequence write_sequence(const Problem& problem, const Program& program,
+                        const std::vector<Move>& moves, CopyStyle style) {
   return Writer(problem, program, moves, style).write();
+}
+
+Plan lower_sequence(const Graph& graph, Sequence sequence) {
+  Plan plan = lower(graph, std::move(sequence.plan));
+  for (const auto& [before, after] : sequence.waits) {
+    std::vector<InstructionId>& waits = plan.instructions[after.index()].waits;
+    auto at = std::lower_bound(waits.begin(), waits.end(), before);
+    if (at == waits.end() || *at != before) waits.insert(at, before);
+  }
+  return plan;
 }
 
 }  // namespace outsize::planning

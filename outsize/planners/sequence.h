@@ -12,6 +12,7 @@
 #pragma once
 
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "outsize/planners/choose.h"
@@ -29,10 +30,19 @@ struct Stay {
 struct Sequence {
   Plan plan;                // no addresses, no waits
   std::vector<Stay> stays;  // per residency
+  // Instructions of two streams, the first of which must have ended before the second starts, by
+  // the planner's wish alone.
+  std::vector<std::pair<InstructionId, InstructionId>> waits;
 };
 
 // Requires: `program` as a Chooser leaves it (homes marked by its flags).
 Sequence write_sequence(const Problem& problem, const Chooser& chooser, const Program& program,
                         CopyStyle style, double slack = 1.0);
+// With the planner's own times.
+Sequence write_sequence(const Problem& problem, const Program& program,
+                        const std::vector<Move>& moves, CopyStyle style);
+
+// Lowered; the planner's own waits are added to those that the addresses ask for.
+Plan lower_sequence(const Graph& graph, Sequence sequence);
 
 }  // namespace outsize::planning

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "outsize/plan/lower.h"
-
 namespace outsize::planning {
 namespace {
 
@@ -41,7 +39,12 @@ std::optional<Plan> write_plan(const Case& c, const Chooser& chooser, const Prog
                                const Style& style, Effort effort, Trouble& trouble) {
   Sequence sequence = write_sequence(*c.problem, chooser, program, style.copies, style.slack);
   Placement placement = place(*c.problem, sequence, effort);
-  for (Tier tier : {Tier::kDevice, Tier::kHost}) {
+  return lower_placed(c, std::move(sequence), placement, trouble);
+}
+
+std::optional<Plan> lower_placed(const Case& c, Sequence sequence, const Placement& placement,
+                                 Trouble& trouble) {
+  for (Tier tier : {Tier::kDevice, Tier::kHost, Tier::kDisk}) {
     int64_t height = placement.height[static_cast<size_t>(tier)];
     if (height > c.problem->budgets.of(tier)) {
       trouble = {std::nullopt, height, tier};
@@ -50,7 +53,7 @@ std::optional<Plan> write_plan(const Case& c, const Chooser& chooser, const Prog
   }
   OUTSIZE_CHECK(placement.fits, "a packing as low as its budget does not fit");
   sequence.plan.budgets = c.problem->budgets;
-  return lower(*c.problem->graph, std::move(sequence.plan));
+  return lower_sequence(*c.problem->graph, std::move(sequence));
 }
 
 std::optional<Solution> solve(const Case& c, const Prices& prices, ChooseParams params,

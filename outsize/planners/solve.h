@@ -51,6 +51,10 @@ struct Style {
 std::optional<Plan> write_plan(const Case& c, const Chooser& chooser, const Program& program,
                                const Style& style, Effort effort, Trouble& trouble);
 
+// Lowers a sequence with addresses; tells which tier is too full where it doesn't fit.
+std::optional<Plan> lower_placed(const Case& c, Sequence sequence, const Placement& placement,
+                                 Trouble& trouble);
+
 struct SolveOptions {
   Style style;
   const Program* start = nullptr;  // its decisions stay; else the plain program
