@@ -74,6 +74,11 @@ Answer answer_of(const Machine& m) {
               fmt::format("ops at {:.1f}% of their speed, copies at {:.1f}%",
                           static_cast<double>(m.compute_permille_beside_copy) / 10,
                           static_cast<double>(m.copy_permille_beside_compute) / 10));
+  if (m.compute_permille_beside_disk < 1000 || m.disk_permille_beside_compute < 1000)
+    facts.add("beside the disk",
+              fmt::format("ops at {:.1f}% of their speed, its copies at {:.1f}%",
+                          static_cast<double>(m.compute_permille_beside_disk) / 10,
+                          static_cast<double>(m.disk_permille_beside_compute) / 10));
   answer.text = facts.text();
   return answer;
 }

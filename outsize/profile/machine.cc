@@ -175,7 +175,8 @@ Status check_machine(const Machine& machine) {
       machine.disk_both_bytes_per_s < 0 || machine.sync_bytes_per_s < 0)
     return bad_input("machine {}: a rate or time below 0", machine.name);
   for (const int64_t permille :
-       {machine.compute_permille_beside_copy, machine.copy_permille_beside_compute})
+       {machine.compute_permille_beside_copy, machine.copy_permille_beside_compute,
+        machine.compute_permille_beside_disk, machine.disk_permille_beside_compute})
     if (permille < 1 || permille > 1000)
       return bad_input("machine {}: {} permille of its speed; wanted 1 to 1000", machine.name,
                        permille);

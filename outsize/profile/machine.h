@@ -35,12 +35,16 @@ struct Machine {
   int64_t both_bytes_per_s = 0;  // sum over out and in while both move; 0: they don't share
   Link write, read;              // host -> disk, disk -> host
   int64_t disk_both_bytes_per_s = 0;
-  // A copy placed in the compute stream, all cores moving it; 0: as `out` / `in`.
+  // A copy between device and host placed in the compute stream, all cores moving it; 0: as `out` /
+  // `in`.
   int64_t sync_bytes_per_s = 0;
   // While at least one copy runs beside it, an op runs at this many thousandths of its speed; and a
   // copy beside a running op likewise.
   int64_t compute_permille_beside_copy = 1000;
   int64_t copy_permille_beside_compute = 1000;
+  // The same for copies to and from the disk, which keep the cores less busy.
+  int64_t compute_permille_beside_disk = 1000;
+  int64_t disk_permille_beside_compute = 1000;
   bool operator==(const Machine&) const = default;
 };
 

@@ -66,6 +66,8 @@ std::string to_json(const Machine& machine) {
   append_field(out, "sync_bytes_per_s", machine.sync_bytes_per_s);
   append_field(out, "compute_permille_beside_copy", machine.compute_permille_beside_copy);
   append_field(out, "copy_permille_beside_compute", machine.copy_permille_beside_compute);
+  append_field(out, "compute_permille_beside_disk", machine.compute_permille_beside_disk);
+  append_field(out, "disk_permille_beside_compute", machine.disk_permille_beside_compute);
   out += "}\n";
   return out;
 }
@@ -105,6 +107,8 @@ Result<Machine> machine_from_json(std::string_view text) {
   fields.optional_integer("sync_bytes_per_s", machine.sync_bytes_per_s, 0);
   fields.optional_integer("compute_permille_beside_copy", machine.compute_permille_beside_copy, 1);
   fields.optional_integer("copy_permille_beside_compute", machine.copy_permille_beside_compute, 1);
+  fields.optional_integer("compute_permille_beside_disk", machine.compute_permille_beside_disk, 1);
+  fields.optional_integer("disk_permille_beside_compute", machine.disk_permille_beside_compute, 1);
   fields.finish();
   if (errors.any()) return errors.first();
   if (const Status sound = check_machine(machine); !sound.ok()) return sound.error();

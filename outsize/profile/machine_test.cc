@@ -21,7 +21,8 @@ constexpr std::string_view kUnit = R"(
  "out": {"latency_ns": 0, "bytes_per_s": 1000000000}, "in": {"latency_ns": 0, "bytes_per_s": 1000000000},
  "both_bytes_per_s": 0, "write": {"latency_ns": 0, "bytes_per_s": 1000000000},
  "read": {"latency_ns": 0, "bytes_per_s": 1000000000}, "disk_both_bytes_per_s": 0, "sync_bytes_per_s": 0,
- "compute_permille_beside_copy": 1000, "copy_permille_beside_compute": 1000}
+ "compute_permille_beside_copy": 1000, "copy_permille_beside_compute": 1000,
+ "compute_permille_beside_disk": 1000, "disk_permille_beside_compute": 1000}
 )";
 
 TEST(MachineJson, ReadsThePageOfItsFormat) {
@@ -141,6 +142,8 @@ TEST(CheckMachine, OneNegativePerRule) {
   EXPECT_TRUE(bad([](Machine& m) { m.sync_bytes_per_s = -1; }));
   EXPECT_TRUE(bad([](Machine& m) { m.compute_permille_beside_copy = 0; }));
   EXPECT_TRUE(bad([](Machine& m) { m.copy_permille_beside_compute = 1001; }));
+  EXPECT_TRUE(bad([](Machine& m) { m.compute_permille_beside_disk = 0; }));
+  EXPECT_TRUE(bad([](Machine& m) { m.disk_permille_beside_compute = 1001; }));
   EXPECT_TRUE(bad([](Machine& m) { m.in.latency_ns = -1; }));
   EXPECT_TRUE(bad([](Machine& m) { m.out.bytes_per_s = -1; }));
   EXPECT_TRUE(bad([](Machine& m) { m.write.bytes_per_s = -1; }));

@@ -128,11 +128,14 @@ void Engine::enter_work(Lane& lane) {
 void Engine::set_rates() {
   std::array<int64_t, kStreams> rates = {};
   bool copying = false;
+  int64_t op_rate = kFullSpeed;  // beside what is copied now
   for (size_t s = 0; s < kStreams; ++s) {
     const Lane& lane = lanes_[s];
     if (lane.phase != Phase::kWorking || !lane.copies) continue;
     rates[s] = works_[static_cast<size_t>(lane.current)].bytes_per_s;
     copying = true;
+    op_rate = std::min(op_rate, is_disk(road_at(s)) ? machine_.compute_permille_beside_disk
+                                                    : machine_.compute_permille_beside_copy);
   }
   Lane& compute = lanes_[static_cast<size_t>(Stream::kCompute)];
   const bool computing = compute.phase == Phase::kWorking && !compute.copies;
@@ -142,14 +145,16 @@ void Engine::set_rates() {
     share_pair(Road::kWrite, Road::kRead, machine_.disk_both_bytes_per_s, rates);
     for (size_t s = 0; s < kStreams; ++s) {
       if (rates[s] == 0) continue;
-      if (computing) rates[s] = scaled(rates[s], machine_.copy_permille_beside_compute, 1000);
+      if (computing)
+        rates[s] = scaled(rates[s],
+                          is_disk(road_at(s)) ? machine_.disk_permille_beside_compute
+                                              : machine_.copy_permille_beside_compute,
+                          1000);
       set_rate(lanes_[s], rates[s]);
     }
   }
   // A copy in the compute stream leaves no op to be slowed.
-  if (computing)
-    set_rate(compute,
-             copying ? std::max<int64_t>(1, machine_.compute_permille_beside_copy) : kFullSpeed);
+  if (computing) set_rate(compute, std::max<int64_t>(1, op_rate));
 }
 
 Road Engine::road_at(size_t lane) const {

@@ -123,6 +123,10 @@ class Reference {
     return all;
   }
 
+  bool to_disk(size_t i) const {
+    return works_[i].road == Road::kWrite || works_[i].road == Road::kRead;
+  }
+
   static int64_t part(int64_t rate, int64_t by, int64_t over) {
     const Big exact = Big{rate} * by / over;
     return exact < 1 ? 1 : static_cast<int64_t>(exact);
@@ -147,12 +151,18 @@ class Reference {
     for (size_t i = 0; i < states_.size(); ++i)
       if (working(states_[i]) && !is_copy(i)) {
         computing = true;
-        result[i] =
-            copies.empty() ? 1000 : std::max<int64_t>(1, machine_.compute_permille_beside_copy);
+        result[i] = 1000;
+        for (const size_t k : copies)
+          result[i] = std::max<int64_t>(
+              1, std::min(result[i], to_disk(k) ? machine_.compute_permille_beside_disk
+                                                : machine_.compute_permille_beside_copy));
       }
     if (computing)
       for (const size_t i : copies)
-        result[i] = part(result[i], machine_.copy_permille_beside_compute, 1000);
+        result[i] = part(result[i],
+                         to_disk(i) ? machine_.disk_permille_beside_compute
+                                    : machine_.copy_permille_beside_compute,
+                         1000);
     return result;
   }
 

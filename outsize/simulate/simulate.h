@@ -10,17 +10,20 @@
 //
 // How time passes, exactly, in integers:
 //   - An op takes its profiled ns. While a copy of another stream is moving, it advances at
-//     compute_permille_beside_copy / 1000 of its speed.
+//     compute_permille_beside_copy / 1000 of its speed (compute_permille_beside_disk for a copy to
+//     or from the disk; beside both, at the lower).
 //   - A copy waits its link's latency, then moves its bytes. Its own rate is its link's: device ->
 //   host
 //     `out`, host -> device `in`, to disk `write`, from disk `read` (between device and disk too),
 //     within a tier memory_bytes_per_s. In the compute stream it is sync_bytes_per_s where that is
-//     given, with the link's latency, and no op runs beside it in that stream.
+//     given and no disk is concerned, with the link's latency, and no op runs beside it in that
+//     stream.
 //   - Copies moving in one direction share the fastest of their own rates, in proportion to these.
 //   Then
 //     `out` and `in` share both_bytes_per_s, and `write` and `read` disk_both_bytes_per_s,
 //     likewise; a shared sum is never less than the fastest own rate in it.
-//   - While an op runs, copies go at copy_permille_beside_compute / 1000 of what that gives.
+//   - While an op runs, copies go at copy_permille_beside_compute / 1000 of what that gives
+//     (disk_permille_beside_compute for the disk's).
 //   - Rates are whole bytes/s, rounded down at each of these steps, at least 1. Bytes are kept
 //   exact to
 //     1e-9; an instruction ends at the first whole ns at which its work is done.

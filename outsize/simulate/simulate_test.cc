@@ -130,6 +130,36 @@ TEST(Simulate, CopyBesideComputeSlows) {
   EXPECT_EQ(simulated(m, {10, 5}, machine).spans, (std::vector<Span>{{0, 10}, {10, 22}, {10, 15}}));
 }
 
+TEST(Simulate, TheDiskHasItsOwnInterference) {
+  Machine machine = one_byte_per_ns();
+  machine.compute_permille_beside_copy = machine.copy_permille_beside_compute = 100;
+  machine.compute_permille_beside_disk = 800;
+  machine.disk_permille_beside_compute = 500;
+  PlanMaker m;
+  const StorageId x = m.storage(4, "x", kEntry);
+  m.op("f", {x});
+  const ResidencyId rx = m.on(kDevice, x, 0), rd = m.on(kDisk, x, 0);
+  m.enter(rx);
+  m.run(0, {rx});
+  m.copy(Stream::kWrite, rx, rd);
+  // 4 bytes at 0.5 take 8 ns, in which the op does 8 * 0.8 = 6.4 of its 10; 3.6 left end at 11.6.
+  const Simulation s = simulated(m, {10}, machine);
+  EXPECT_EQ(s.spans, (std::vector<Span>{{0, 12}, {0, 8}}));
+}
+
+TEST(Simulate, ADiskCopyInTheComputeStreamGoesAtTheDisksRate) {
+  Machine machine = one_byte_per_ns();
+  machine.sync_bytes_per_s = 8 * machine.out.bytes_per_s;
+  PlanMaker m;
+  const StorageId x = m.storage(8, "x", kEntry);
+  m.op("f", {x});
+  const ResidencyId rx = m.on(kDevice, x, 0), rd = m.on(kDisk, x, 0);
+  m.enter(rx);
+  m.run(0, {rx});
+  m.copy(Stream::kCompute, rx, rd);
+  EXPECT_EQ(simulated(m, {10}, machine).spans, (std::vector<Span>{{0, 10}, {10, 18}}));
+}
+
 // x goes out while y comes in.
 struct BothWays : PlanMaker {
   BothWays(int64_t x_bytes, int64_t y_bytes, Tier below, Tier above, Stream down, Stream up) {
@@ -342,6 +372,8 @@ Machine random_machine(Random& random) {
   if (random.chance(0.5)) m.sync_bytes_per_s = rate();
   if (random.chance(0.5)) m.compute_permille_beside_copy = random.between(1, 1001);
   if (random.chance(0.5)) m.copy_permille_beside_compute = random.between(1, 1001);
+  if (random.chance(0.5)) m.compute_permille_beside_disk = random.between(1, 1001);
+  if (random.chance(0.5)) m.disk_permille_beside_compute = random.between(1, 1001);
   return m;
 }
 

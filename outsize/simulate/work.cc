@@ -49,7 +49,7 @@ Result<Work> work_of_copy(const Machine& machine, const Plan& plan, size_t i) {
     return bad_input("instruction {} copies from {} to {}, for which machine '{}' has no link", i,
                      kTierNames.name(from), kTierNames.name(to), machine.name);
   Work work{road, link.latency_ns, copy.bytes.size(), link.bytes_per_s};
-  if (copy.stream == Stream::kCompute && machine.sync_bytes_per_s > 0)
+  if (copy.stream == Stream::kCompute && machine.sync_bytes_per_s > 0 && !is_disk(road))
     work.bytes_per_s = machine.sync_bytes_per_s;
   return work;
 }

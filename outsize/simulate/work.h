@@ -19,6 +19,7 @@ namespace outsize {
 // The road a copy takes. kWithin: a move within a tier, which shares nothing.
 enum class Road { kNone, kOut, kIn, kWrite, kRead, kWithin };
 inline constexpr int kRoads = 6;
+inline constexpr bool is_disk(Road road) { return road == Road::kWrite || road == Road::kRead; }
 
 struct Work {
   Road road = Road::kNone;  // kNone: an op
