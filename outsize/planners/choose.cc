@@ -280,7 +280,8 @@ void Chooser::candidates_of(const Program& program, int32_t id, std::vector<Cand
   for (size_t k = 0; k + 1 < in.touches.size(); ++k) {
     const Touch& t = in.touches[k];
     if (t.away || program.rank(in.touches[k + 1].step) - program.rank(t.step) < 2) continue;
-    if (params_.swap) out.push_back({Kind::kSwap, id, t.step, 0});
+    if (params_.swap && (part.persistent || part.bytes() >= params_.least_swap_bytes))
+      out.push_back({Kind::kSwap, id, t.step, 0});
     if (params_.recompute && !part.persistent && !part.entry)
       out.push_back({Kind::kDrop, id, t.step, 0});
   }

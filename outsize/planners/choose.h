@@ -40,6 +40,7 @@ struct ChooseParams {
   bool recompute = true;
   bool host_homes = true;         // persistent storages may live on the host
   int64_t stay_bytes = 64 << 10;  // smaller persistent storages have their home on the device
+  int64_t least_swap_bytes = 0;   // smaller activations are not copied away
   std::vector<int8_t> homes;      // per part: 0 free, 1 device, 2 host; empty: all free
   double noise = 0;               // searching: scores are scaled by up to this much, at random
 };

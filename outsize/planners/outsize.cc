@@ -10,6 +10,9 @@
 namespace outsize::planning {
 namespace {
 
+// A copy of fewer blocks costs a disk as much as one of this many.
+constexpr int64_t kLeastBlocks = 16;
+
 double ns_per_byte(int64_t bytes_per_s) {
   return bytes_per_s > 0 ? 1e9 / static_cast<double>(bytes_per_s) : 0;
 }
@@ -33,6 +36,7 @@ ChooseParams params_of(const Problem& problem) {
   params.recompute = problem.allow.recompute;
   // Small storages are not worth a copy; what is small depends on the budget.
   params.stay_bytes = std::min<int64_t>(64 << 10, problem.budgets.device / 1000);
+  if (problem.block > 1) params.least_swap_bytes = kLeastBlocks * problem.block;
   return params;
 }
 

@@ -95,16 +95,18 @@ Placement place(const Problem& problem, Sequence& sequence, Effort effort) {
   out.fits = true;
   Plan& plan = sequence.plan;
   for (Tier tier : {Tier::kDevice, Tier::kHost, Tier::kDisk}) {
-    bool disk = tier == Tier::kDisk;
-    int64_t alignment = disk ? problem.machine->disk_alignment : problem.machine->alignment;
+    const bool far = tier == Tier::kHost;
+    const int64_t block = far                   ? problem.block
+                          : tier == Tier::kDisk ? problem.machine->disk_alignment
+                                                : 1;
+    const int64_t alignment = std::max(block, tier == Tier::kDisk ? 1 : problem.machine->alignment);
     settle_homes(problem, sequence, tier, alignment);
     std::vector<Buffer> buffers;
     std::vector<std::pair<bool, size_t>> owners;  // workspace of an instruction, or residency
     for (size_t i = 0; i < sequence.stays.size(); ++i) {
       if (plan.residencies[i].tier != tier) continue;
       const Stay& stay = sequence.stays[i];
-      int64_t bytes = plan.residencies[i].part.bytes.size();
-      if (disk) bytes = rounded(bytes, alignment);  // written in whole blocks
+      const int64_t bytes = rounded(plan.residencies[i].part.bytes.size(), block);
       Buffer b;
       b.id = static_cast<int64_t>(i);
       b.life = stay.life;

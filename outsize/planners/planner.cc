@@ -3,9 +3,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "outsize/bound/floor.h"
 #include "outsize/plan/check.h"
+#include "outsize/planners/far_tier.h"
 #include "outsize/planners/search.h"
 #include "outsize/simulate/simulate.h"
 
@@ -37,11 +39,12 @@ Status check_problem(const Problem& problem) {
     if (!storage.persistent)
       return bad_input("the border gives storage {} a home, but it is not persistent",
                        home.storage.value);
-    if (home.tier == Tier::kDisk)
+    if (home.tier == Tier::kDisk && problem.budgets.host > 0)
       return bad_input(
-          "the border has the home of storage {} on disk, planners here use the "
-          "device and the host",
-          home.storage.value);
+          "the border has the home of storage {} on disk, and there is a host of {} bytes: "
+          "planners "
+          "use one tier below the device; give no host, or homes on it",
+          home.storage.value, problem.budgets.host);
     if (home.address < 0 || home.address + storage.bytes > problem.budgets.of(home.tier))
       return infeasible("the home of storage {} ({}) at {} [{}, {}) lies outside the budget of {}",
                         home.storage.value, storage.name, kTierNames.name(home.tier), home.address,
@@ -69,14 +72,16 @@ Result<Planned> run_planner(const std::string& name, const Problem& problem) {
   }
   if (Status s = check_problem(problem); !s.ok()) return s.error();
 
-  planning::Search search(problem);
+  std::optional<planning::DiskAsHost> disk;
+  if (planning::DiskAsHost::applies(problem)) disk.emplace(problem);
+  planning::Search search(disk ? disk->problem() : problem);
   Status status = entry->plan(search);
   if (!search.best()) {
     OUTSIZE_CHECK(!status.ok(), "planner {} ends without a plan and without a reason", name);
     return status.error();
   }
   Planned out;
-  out.plan = *search.best();
+  out.plan = disk ? disk->restored(*search.best()) : *search.best();
   out.plan.planner = name;
   out.planner = name;
   std::vector<int64_t> workspaces = workspaces_of(*problem.profile);

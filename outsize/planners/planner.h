@@ -46,6 +46,11 @@ struct Problem {
   // touch.
   std::vector<std::pair<Tier, Interval>> reserved;
   Freedoms allow;
+  // What stands in the host's place. Planners call the one tier below the device the host, also
+  // where it is the disk (a disk budget and no host's), which moves whole blocks of `block` bytes.
+  // Set by run_planner.
+  Tier far = Tier::kHost;
+  int64_t block = 1;
   uint64_t seed = 1;
   int threads = 1;                                                 // affects speed only
   Deadline* deadline = nullptr;                                    // not null

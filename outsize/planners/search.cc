@@ -50,11 +50,14 @@ Error Search::infeasible(const std::string& name, const Trouble& trouble,
   Floor floor = floor_of(graph, workspaces);
   int64_t budget = problem_->budgets.device;
   std::string why = fmt::format("budget {} on the device: ", format_bytes(budget));
-  if (trouble.tier != Tier::kDevice && trouble.height > problem_->budgets.of(trouble.tier))
+  if (trouble.tier != Tier::kDevice && trouble.height > problem_->budgets.of(trouble.tier)) {
+    const std::string_view below =
+        kTierNames.name(trouble.tier == Tier::kHost ? problem_->far : trouble.tier);
     return ::outsize::infeasible(
         "planner {}: needs {} on the {}, budget {}; give a larger {} or device budget", name,
-        format_bytes(trouble.height), kTierNames.name(trouble.tier),
-        format_bytes(problem_->budgets.of(trouble.tier)), kTierNames.name(trouble.tier));
+        format_bytes(trouble.height), below, format_bytes(problem_->budgets.of(trouble.tier)),
+        below);
+  }
   if (floor.bytes > budget)
     why += fmt::format("below the floor of any plan, {}, set by {}; ", format_bytes(floor.bytes),
                        describe(graph, floor.op));
