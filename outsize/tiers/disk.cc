@@ -47,11 +47,11 @@ int open_nameless(const std::string& directory) {
   return named;
 }
 
-// Takes the space. Returns an errno, 0 for success.
-int take_space(int fd, int64_t bytes) {
+// Takes the space of [begin, end). Returns an errno, 0 for success.
+int take_space(int fd, int64_t begin, int64_t end) {
   for (;;) {
     // posix_fallocate can be interrupted too, and returns its error.
-    const int error = posix_fallocate(fd, 0, bytes);
+    const int error = posix_fallocate(fd, begin, end - begin);
     if (error != EINTR) return error;
   }
 }
@@ -77,19 +77,9 @@ Result<std::unique_ptr<DiskMemory>> DiskMemory::create(const std::string& direct
   if (disk->fd_ < 0)
     return device_error("disk: making a file in {}: {}", directory, std::strerror(errno));
 
-  const int error = options.preallocate                       ? take_space(disk->fd_, disk->bytes_)
-                    : ftruncate(disk->fd_, disk->bytes_) == 0 ? 0
-                                                              : errno;
-  if (error != 0) {
-    struct statvfs space{};
-    const bool known = statvfs(directory.c_str(), &space) == 0;
-    return Error{error == ENOSPC || error == EFBIG ? ErrorKind::kInfeasible : ErrorKind::kDevice,
-                 fmt::format("disk: taking {} in {}: {} (the file system has {} free)",
-                             format_bytes(disk->bytes_), directory, std::strerror(error),
-                             known ? format_bytes(static_cast<int64_t>(space.f_bavail) *
-                                                  static_cast<int64_t>(space.f_frsize))
-                                   : "an unknown number of bytes")};
-  }
+  if (ftruncate(disk->fd_, disk->bytes_) != 0) return disk->no_space(disk->bytes_, errno);
+  if (options.preallocate)
+    if (Status taken = disk->make_resident(disk->bytes_); !taken.ok()) return taken.error();
   if (options.direct) {
     // The same file again, with its own flags.
     const std::string again = fmt::format("/proc/self/fd/{}", disk->fd_);
@@ -112,6 +102,26 @@ DiskMemory::~DiskMemory() {
   if (base_ != nullptr) munmap(base_, static_cast<size_t>(bytes_));
   if (direct_fd_ >= 0) close(direct_fd_);
   if (fd_ >= 0) close(fd_);
+}
+
+Status DiskMemory::make_resident(int64_t end) {
+  const int64_t wanted = std::min(round_up(end), bytes_);
+  if (wanted <= taken_) return Done{};
+  if (const int error = take_space(fd_, taken_, wanted); error != 0)
+    return no_space(wanted - taken_, error);
+  taken_ = wanted;
+  return Done{};
+}
+
+Error DiskMemory::no_space(int64_t bytes, int error) const {
+  struct statvfs space{};
+  const bool known = statvfs(directory_.c_str(), &space) == 0;
+  return Error{error == ENOSPC || error == EFBIG ? ErrorKind::kInfeasible : ErrorKind::kDevice,
+               fmt::format("disk: taking {} in {}: {} (the file system has {} free)",
+                           format_bytes(bytes), directory_, std::strerror(error),
+                           known ? format_bytes(static_cast<int64_t>(space.f_bavail) *
+                                                static_cast<int64_t>(space.f_frsize))
+                                 : "an unknown number of bytes")};
 }
 
 Error DiskMemory::failed(const char* what, int64_t address, int64_t bytes, int error) const {

@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -132,6 +133,22 @@ TEST(Disk, LeavesNoFileBehind) {
 }
 
 // Offsets and lengths past 32 bits, on a sparse file.
+TEST(Disk, TakesSpaceAsFarAsIsAsked) {
+  auto disk = DiskMemory::create(::testing::TempDir(), 1 << 20, {.preallocate = false});
+  ASSERT_TRUE(disk.ok());
+  const auto taken = [&] {
+    struct stat facts{};
+    EXPECT_EQ(fstat((*disk)->fd(), &facts), 0);
+    return facts.st_blocks * 512;
+  };
+  EXPECT_EQ(taken(), 0);
+  ASSERT_TRUE((*disk)->make_resident(5000).ok());
+  EXPECT_EQ(taken(), 8192);
+  ASSERT_TRUE((*disk)->make_resident(4096).ok());  // there already
+  ASSERT_TRUE((*disk)->make_resident(int64_t{1} << 40).ok());
+  EXPECT_EQ(taken(), 1 << 20);
+}
+
 TEST(Disk, ReachesPastFourGiB) {
   const int64_t bytes = (int64_t{1} << 33) + 8192;
   auto disk = DiskMemory::create(::testing::TempDir(), bytes, {.preallocate = false});

@@ -46,7 +46,8 @@ Result<std::shared_ptr<Homes>> Homes::create(const Budgets& sizes, const std::st
     homes->host_ = std::make_unique<ArenaMemory>(std::move(*host));
   }
   if (sizes.disk > 0) {
-    auto disk = DiskMemory::create(disk_dir, sizes.disk, {});
+    // A cap as well: plans take the space they use before their first step.
+    auto disk = DiskMemory::create(disk_dir, sizes.disk, {.preallocate = false});
     if (!disk.ok()) return disk.error();
     homes->disk_ = std::move(*disk);
   }

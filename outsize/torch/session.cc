@@ -118,10 +118,12 @@ Result<int64_t> Session::load(Graph graph, Profile profile, Plan plan, const Loa
     return Error{ErrorKind::kIllegal,
                  fmt::format("{}: {}: {}", kViolationKindNames.name(violation.kind),
                              violation.where, violation.witness)};
-  if (TierMemory* host = homes_->tiers().of(Tier::kHost); host != nullptr) {
-    const int64_t extent = statistics_of(p).extent[static_cast<size_t>(Tier::kHost)];
-    if (Status resident = host->make_resident(extent); !resident.ok()) return resident.error();
-  }
+  const PlanStatistics statistics = statistics_of(p);
+  for (const Tier tier : {Tier::kHost, Tier::kDisk})
+    if (TierMemory* memory = homes_->tiers().of(tier); memory != nullptr) {
+      const int64_t extent = statistics.extent[static_cast<size_t>(tier)];
+      if (Status resident = memory->make_resident(extent); !resident.ok()) return resident.error();
+    }
   loaded->scalars = std::make_unique<ScalarProgram>(g);
   auto device =
       CpuDevice::create(g, loaded->profile, p, homes_->tiers(), options.executor.record_times);
