@@ -140,10 +140,39 @@ void measure_copies(const Arenas& a, int rounds, Machine& machine) {
   machine.both_bytes_per_s = per_second(2 * bytes, both);
 }
 
-void measure_compute(const Arenas& a, int rounds, Machine& machine) {
-  const at::Tensor x = at::ones({kMatrix, kMatrix}), y = at::ones({kMatrix, kMatrix});
+struct Product {
+  at::Tensor x = at::ones({kMatrix, kMatrix}), y = at::ones({kMatrix, kMatrix});
   at::Tensor out = at::ones({kMatrix, kMatrix});
-  const auto product = [&] { at::mm_out(out, x, y); };
+  void operator()() const {
+    at::Tensor result = out;
+    at::mm_out(result, x, y);
+  }
+};
+
+struct Interference {
+  int64_t op_permille = 1000, copy_permille = 1000;
+};
+
+// Products beside a thread that copies without pause, for at least some ten of its copies.
+template <typename Copy>
+Interference interference(const Product& product, int64_t alone_ns, int rounds, int64_t bytes,
+                          int64_t bytes_per_s, Copy copy) {
+  const int64_t copy_ns = 1'000'000'000 * (bytes / 1024) / std::max<int64_t>(1, bytes_per_s / 1024);
+  const int products = static_cast<int>(std::max<int64_t>(rounds, 10 * copy_ns / alone_ns + 1));
+  Background copying(copy);
+  product();
+  const int64_t copies_before = copying.done();
+  const int64_t begin = now_ns();
+  const int64_t beside_ns = median_ns(products, product);
+  const int64_t elapsed = now_ns() - begin;
+  const int64_t copied = (copying.done() - copies_before) * bytes;
+  return {
+      permille(static_cast<double>(alone_ns), static_cast<double>(beside_ns)),
+      permille(static_cast<double>(per_second(copied, elapsed)), static_cast<double>(bytes_per_s))};
+}
+
+void measure_compute(const Arenas& a, int rounds, Machine& machine) {
+  const Product product;
   const int64_t alone_ns = median_ns(rounds, product);
   const double operations = 2.0 * static_cast<double>(kMatrix * kMatrix * kMatrix);
   machine.flops_per_s["float32"] = operations * 1e9 / static_cast<double>(alone_ns);
@@ -156,21 +185,11 @@ void measure_compute(const Arenas& a, int rounds, Machine& machine) {
                                 }) /
                       kCalls;
 
-  // Beside a thread that copies without pause, for at least some ten of its copies.
-  const int64_t copy_ns = 1'000'000'000 * (a.device.bytes() / 1024) /
-                          std::max<int64_t>(1, machine.out.bytes_per_s / 1024);
-  const int products = static_cast<int>(std::max<int64_t>(rounds, 10 * copy_ns / alone_ns + 1));
-  Background copying([&] { copy_arena(a.device, a.host); });
-  product();
-  const int64_t copies_before = copying.done();
-  const int64_t begin = now_ns();
-  const int64_t beside_ns = median_ns(products, product);
-  const int64_t elapsed = now_ns() - begin;
-  const int64_t copied = (copying.done() - copies_before) * a.device.bytes();
-  machine.compute_permille_beside_copy =
-      permille(static_cast<double>(alone_ns), static_cast<double>(beside_ns));
-  machine.copy_permille_beside_compute = permille(static_cast<double>(per_second(copied, elapsed)),
-                                                  static_cast<double>(machine.out.bytes_per_s));
+  const Interference met =
+      interference(product, alone_ns, rounds, a.device.bytes(), machine.out.bytes_per_s,
+                   [&] { copy_arena(a.device, a.host); });
+  machine.compute_permille_beside_copy = met.op_permille;
+  machine.copy_permille_beside_compute = met.copy_permille;
 }
 
 // The first failure of several transfers; threads write one each.
@@ -210,6 +229,12 @@ Status measure_disk(const MeasureMachineOptions& options, const Arenas& a, Machi
   machine.write = {write_latency, per_second(half, write_ns)};
   machine.read = {read_latency, per_second(half, read_ns)};
   machine.disk_both_bytes_per_s = per_second(2 * half, both_ns);
+  if (Status moved = first_failure(status); !moved.ok()) return moved;
+  const Product product;
+  const Interference met = interference(product, median_ns(options.rounds, product), options.rounds,
+                                        half, machine.write.bytes_per_s, [&] { write(0, 0); });
+  machine.compute_permille_beside_disk = met.op_permille;
+  machine.disk_permille_beside_compute = met.copy_permille;
   struct statvfs space{};
   if (statvfs(options.disk_dir.c_str(), &space) == 0)
     machine.disk_bytes =
