@@ -39,7 +39,7 @@ void read_options(PlanCall& call, Options& options) {
   p.machine = &call.machine;
   p.budgets.device = options.get<int64_t>("device", call.machine.device_bytes);
   p.budgets.host = options.get<int64_t>("host", call.machine.host_bytes);
-  p.budgets.disk = options.get<int64_t>("disk", call.machine.disk_bytes);
+  p.budgets.disk = options.get<int64_t>("disk", 0);
   p.seed = options.get<uint64_t>("seed", 1);
   p.threads = options.get<int>("threads", 1);
   call.seconds = options.get<double>("seconds", 1e18);

@@ -69,6 +69,26 @@ def format_bytes(size: int) -> str:
     raise AssertionError("unreachable")
 
 
+def disk_folder(folder: str | os.PathLike[str]) -> str:
+    """The folder of the disk tier, absolute, once it is known to be one that can be written."""
+    if not isinstance(folder, (str, os.PathLike)):
+        raise BadInputError(f"disk: wanted a folder such as '/scratch', had {folder!r}")
+    path = Path(folder).expanduser().absolute()
+    if not path.exists():
+        raise BadInputError(f"disk: there is no folder {path}: make it, or name another")
+    if not path.is_dir():
+        raise BadInputError(f"disk: {path} is a file; wanted a folder for the tier's own file")
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise BadInputError(f"disk: nothing can be written in {path}: name a folder of yours")
+    return str(path)
+
+
+def available_disk_bytes(folder: str) -> int:
+    """Bytes that the file system of `folder` still has for this user."""
+    space = os.statvfs(folder)
+    return space.f_bavail * space.f_frsize
+
+
 def available_host_bytes() -> int:
     """Bytes of RAM this process may still take: the machine's free memory, or its cgroup's room."""
     available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")

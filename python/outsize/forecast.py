@@ -22,6 +22,7 @@ class Forecast:
     bound_s: float
     peak_bytes: int
     host_bytes: int
+    disk_bytes: int
     floor_bytes: int
     unplanned_peak_bytes: int
     moved: dict[str, int]

@@ -80,6 +80,8 @@ class Homes:
             self.session = outsize_core.Session(device_bytes, host_bytes, disk_bytes, disk_dir)
         self.device_bytes = device_bytes
         self.host_bytes = host_bytes
+        self.disk_bytes = disk_bytes
+        self.disk_folder = disk_dir
         # Each says which tensors count for it; what lies here and counts for nobody is in the way.
         self.users: weakref.WeakSet[Any] = weakref.WeakSet()
         self._lying: dict[tuple[Tier, int], StorageWeakRef] = {}

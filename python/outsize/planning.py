@@ -61,6 +61,7 @@ class Planner:
         self,
         *,
         machine: str | None,
+        disk_folder: str | None,
         planner: str,
         seconds: float | None,
         work: int | None,
@@ -75,6 +76,7 @@ class Planner:
         self._use_cache = use_cache
         self._log = log
         self._machine_name = machine
+        self._disk_folder = disk_folder
         self._machines: dict[int, str] = {}  # by thread count
 
     def machine(self) -> str:
@@ -90,11 +92,14 @@ class Planner:
         return self._machines[threads]
 
     def _this_machine(self) -> str:
-        key = cache.digest_of("machine", torch.__version__, str(torch.get_num_threads()), _cpu())
+        threads = str(torch.get_num_threads())
+        drive = "" if self._disk_folder is None else str(os.stat(self._disk_folder).st_dev)
+        key = cache.digest_of("machine", torch.__version__, threads, _cpu(), drive, _core_build())
         known = cache.load("machine", key, self._log) if self._use_cache else None
         if known is None:
             self._log("measuring this machine's copies (once, a few seconds)")
-            known = {"machine": outsize_core.measure_machine()}
+            options = {} if self._disk_folder is None else {"disk_dir": self._disk_folder}
+            known = {"machine": outsize_core.measure_machine(options)}
             if self._use_cache:
                 cache.store("machine", key, known, self._log)
         return str(known["machine"])
@@ -161,6 +166,7 @@ class Planner:
             bound_s=result["bound_ns"] / 1e9,
             peak_bytes=result["extent"]["device"],
             host_bytes=result["extent"]["host"],
+            disk_bytes=result["extent"]["disk"],
             floor_bytes=result["floor_bytes"],
             unplanned_peak_bytes=unplanned,
             moved=moved_bytes(result),
@@ -245,14 +251,22 @@ class Planner:
     ) -> dict[str, Any]:
         """From the cache, if one is there that fits."""
         # Free RAM is another at each start; a plan that fits in what there is now will do.
-        keyed = {**options, "host": limits.host if limits.host_given else None}
+        keyed = {
+            **options,
+            "host": limits.host if limits.host_given else None,
+            "disk": limits.disk > 0,
+        }
         key = cache.digest_of(graph_text, profile_text, machine, json.dumps(keyed), _core_build())
         result = cache.load("plan", key, self._log) if self._use_cache else None
-        if result is None or result["extent"]["host"] > limits.host:
-            with translated():
-                result = dict(outsize_core.plan(graph_text, profile_text, machine, options))
-            if self._use_cache:
-                cache.store("plan", key, result, self._log)
+        if result is not None and all(
+            result["extent"][tier] <= most
+            for tier, most in (("host", limits.host), ("disk", limits.disk))
+        ):
+            return result
+        with translated():
+            result = dict(outsize_core.plan(graph_text, profile_text, machine, options))
+        if self._use_cache:
+            cache.store("plan", key, result, self._log)
         return result
 
 

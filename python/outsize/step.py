@@ -27,7 +27,13 @@ import torch
 
 import outsize_core
 
-from .budgets import available_host_bytes, format_bytes, parse_bytes
+from .budgets import (
+    available_disk_bytes,
+    available_host_bytes,
+    disk_folder,
+    format_bytes,
+    parse_bytes,
+)
 from .call import Call, differences, tensors_by_name
 from .capture.capture import capture
 from .capture.entries import Names
@@ -49,7 +55,8 @@ def step(*objects: Any, **options: Any) -> Callable[[Callable[..., Any]], Step]:
     objects: the models and optimizers the step uses, each once.
     budget: the most bytes on the device at any moment (``"6GiB"``, ``"6GB"``, bytes, or ``"25%"`` of the
         unplanned peak). Required.
-    host: the same for the host tier; default: three quarters of the RAM that is free.
+    host: the same for the host tier; default: three quarters of the RAM that is free, nothing with a disk.
+    disk: a folder for the disk tier's file, in the host's place (``"/scratch"``).
     planner: ``"outsize"`` or another by name. machine: a preset's name or a file; default: this machine, measured.
     seconds, work: limits of the search; seed: of its random numbers.
     cache: keep profiles and plans on disk. log: called with a line per notable thing; default: stderr.
@@ -81,11 +88,16 @@ def step(*objects: Any, **options: Any) -> Callable[[Callable[..., Any]], Step]:
         raise BadInputError(
             "step() needs a budget: the most bytes the device may hold, e.g. budget='6GiB'"
         )
-    for unsupported in ("disk", "link"):
-        if chosen[unsupported] is not None:
+    if chosen["link"] is not None:
+        raise BadInputError(
+            f"step() can't take link={chosen['link']!r} yet: links run at their own speed; leave it out"
+        )
+    if chosen["disk"] is not None:
+        chosen["disk"] = disk_folder(chosen["disk"])
+        if chosen["host"] is not None:
             raise BadInputError(
-                f"step() can't take {unsupported}={chosen[unsupported]!r} yet: "
-                "plans keep to the device and the host; leave it out"
+                f"step() can't take host={chosen['host']!r} and disk={chosen['disk']!r} together yet: "
+                "plans use one tier below the device; give one of the two"
             )
     models = [o for o in objects if isinstance(o, torch.nn.Module)]
     optimizers = [o for o in objects if isinstance(o, torch.optim.Optimizer)]
@@ -157,6 +169,7 @@ class Step:
         self._log: Callable[[str], None] = options["log"] or _to_stderr
         self._planner = Planner(
             machine=options["machine"],
+            disk_folder=options["disk"],
             planner=options["planner"],
             seconds=options["seconds"],
             work=options["work"],
@@ -318,14 +331,27 @@ class Step:
                     "give both the same, or close() the other first"
                 )
             device = shared.device_bytes
+            if shared.disk_folder != (self._options["disk"] or ""):
+                raise BadInputError(
+                    f"the model already has a step {_disk_words(shared.disk_folder)}; {self.__name__} is "
+                    f"{_disk_words(self._options['disk'])}: steps of one model share one memory: "
+                    "give both the same disk=, or close() the other first"
+                )
         return Budgets(
             device=device,
             host=self._host_bytes(shared, peak_bytes),
-            disk=0,
+            disk=self._disk_bytes(shared),
             host_given=host is not None,
         )
 
+    def _disk_bytes(self, shared: Homes | None) -> int:
+        if self._options["disk"] is None:
+            return 0
+        return available_disk_bytes(self._options["disk"]) if shared is None else shared.disk_bytes
+
     def _host_bytes(self, shared: Homes | None, peak_bytes: int) -> int:
+        if self._options["disk"] is not None:
+            return 0
         asked = self._options["host"]
         wanted = None if asked is None else parse_bytes(asked, peak_bytes)
         if shared is not None:
@@ -338,13 +364,17 @@ class Step:
     def _homes_for(self, budgets: Budgets) -> Homes:
         homes = self.shared_homes()
         if homes is None:
-            homes = Homes(budgets.device, budgets.host, budgets.disk, "")
+            homes = Homes(budgets.device, budgets.host, budgets.disk, self._options["disk"] or "")
             homes.session.set_poison(bool(self._options["poison"]))
         self._homes = homes
         homes.users.add(self)
         for model in self.models:
             _homes_of[model] = homes
         return homes
+
+
+def _disk_words(folder: str | None) -> str:
+    return f"with disk={folder!r}" if folder else "without a disk"
 
 
 def _to_stderr(line: str) -> None:

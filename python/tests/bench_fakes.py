@@ -63,6 +63,7 @@ def fake_decorator(fault: str) -> Callable[..., Any]:
                 bound_s=0.004,
                 peak_bytes=self.budget,
                 host_bytes=1000,
+                disk_bytes=0,
                 floor_bytes=self.budget // 2,
                 unplanned_peak_bytes=8 * self.budget,
                 moved={"out": 1000, "in": 2000, "write": 0, "read": 0},

@@ -41,7 +41,7 @@ def test_options_that_cannot_be_taken() -> None:
     refused("can't read 'lots'", run.model, budget="1GiB", host="lots")
     refused("a share of a peak that is not known", run.model, budget="1GiB", host="50%")
     refused("no planner 'outsise'; did you mean 'outsize'", run.model, budget=1, planner="outsise")
-    refused("can't take disk='10GiB' yet", run.model, budget="1GiB", disk="10GiB")
+    refused("there is no folder .*10GiB", run.model, budget="1GiB", disk="10GiB")
     refused("modules and optimizers, had int", run.model, 5, budget="1GiB")
     refused("needs the model", run.optimizer, budget="1GiB")
 

@@ -86,7 +86,12 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"--budget: {error}")
     passed_on: Fields = {"host": options.host, "planner": options.planner, "link": options.link}
     if options.tiers == "disk":
-        passed_on["disk"] = options.disk or str(BUILD_FOLDER / "bench" / "disk")
+        if options.host is not None:
+            parser.error("--host: only with --tiers host")
+        own = BUILD_FOLDER / "bench" / "disk"
+        if options.disk is None:
+            own.mkdir(parents=True, exist_ok=True)
+        passed_on["disk"] = options.disk or str(own)
     settings = Settings(
         options.model,
         options.steps,
