@@ -70,7 +70,52 @@ bool applies(HoldsFor holds_for, const BoundOptions& options) {
   return false;
 }
 
+// The graph and its costs with the ops in another order; values are left out.
+struct Ordered {
+  Graph graph;
+  Profile profile;
+};
+Ordered ordered(const Graph& graph, const Profile& profile, const std::vector<OpId>& order) {
+  Ordered out;
+  out.graph.storages = graph.storages;
+  for (OpId id : order) {
+    const Op& op = graph.op(id);
+    Op& copy = out.graph.ops.emplace_back();
+    copy.name = op.name;
+    copy.reads = op.reads;
+    copy.makes = op.makes;
+    copy.mutates = op.mutates;
+    out.profile.ops.push_back(
+        {profile.ops[id.index()].ns, 0, profile.ops[id.index()].workspace_bytes, false, {}});
+  }
+  return out;
+}
+
+// Above 300 slots bounds on traces of 1,200 to 2,800 ops gain less than 0.02 %, and take two to ten
+// times as long.
+constexpr int64_t kFewSlots = 300;
+constexpr int32_t kFewIterations = 20'000;
+
 }  // namespace
+
+Bound bound_in_order(const Graph& graph, const Profile& profile, const Machine& machine,
+                     const std::vector<OpId>& order, const BoundOptions& options) {
+  OUTSIZE_CHECK(order.size() == graph.ops.size(), "an order of {} of {} ops", order.size(),
+                graph.ops.size());
+  const Ordered at = ordered(graph, profile, order);
+  BoundOptions quick = options;
+  quick.reorder = false;
+  quick.most_slots = kFewSlots;
+  quick.most_iterations = kFewIterations;
+  quick.seconds = bounding::kInfinity;
+  if (peak_program_order(at.graph, workspaces_of(at.profile)) <= options.budgets.device)
+    quick.swap = quick.recompute = false;  // nothing has to move
+  const Bounds bounds = bounds_of(at.graph, at.profile, machine, quick);
+  Bound best{"compute", HoldsFor::kAnyOrder, bounds.compute_ns};
+  for (const Bound& bound : bounds.bounds)
+    if (applies(bound.holds_for, quick) && bound.ns > best.ns) best = bound;
+  return best;
+}
 
 Bounds bounds_of(const Graph& graph, const Profile& profile, const Machine& machine,
                  const BoundOptions& options) {
@@ -122,6 +167,7 @@ Bounds bounds_of(const Graph& graph, const Profile& profile, const Machine& mach
     limits.recompute = program.recompute;
     limits.most_slots = options.most_slots;
     limits.seconds = options.seconds;
+    limits.most_iterations = options.most_iterations;
     const StepBound bound = bounding::bound_step(graph, profile, rates, limits);
     if (bound.status == LpStatus::kFailed || bound.status == LpStatus::kInfeasible) continue;
     result.bounds.push_back({program.name, program.holds_for, bound.ns});

@@ -47,6 +47,8 @@ struct BoundOptions {
   // slot per op, the sharpest, several times slower above 3,000 ops.
   int64_t most_slots = 1500;
   double seconds = 60;  // of each linear program; a cut one still gives a (lower) bound
+  // Of the simplex method, likewise; the same limit gives the same bound on any machine. < 0: none.
+  int32_t most_iterations = -1;
 };
 
 struct Bounds {
@@ -63,5 +65,12 @@ struct Bounds {
 
 Bounds bounds_of(const Graph& graph, const Profile& profile, const Machine& machine,
                  const BoundOptions& options);
+
+// The best bound for plans that run the ops in `order` (a legal one, of all of them), as good as a
+// second or two at 10,000 ops allow: the linear programs with few slots and a limit on iterations.
+// The same on any machine. `options` says what the plans may do beside reordering, and the budgets;
+// its limits are not looked at.
+Bound bound_in_order(const Graph& graph, const Profile& profile, const Machine& machine,
+                     const std::vector<OpId>& order, const BoundOptions& options);
 
 }  // namespace outsize

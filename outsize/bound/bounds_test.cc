@@ -142,6 +142,37 @@ TEST(Bounds, DiskLinkCountsWhatNeitherTierHolds) {
   EXPECT_NE(bounds_of(two_parameters(), stated({10, 10}), unit_machine(), options).infeasible, "");
 }
 
+TEST(Bounds, InOrderSpeaksOfThatOrder) {
+  GraphBuilder b;
+  b.activation("A", 100).activation("B", 100).activation("C", 10).output("y", 1);
+  b.op("a").makes("A");
+  b.op("b").makes("B");
+  b.op("c").reads("B").makes("C");
+  b.op("d").reads("A", "C").makes("y");
+  const Graph graph = b.build();
+  const Profile profile = stated({5, 10, 10, 1});
+  BoundOptions options = fixed_order(150);
+  options.recompute = false;
+  // b wants 50 of A's bytes away by its end, c 60; of those 60 none may come in before c begins:
+  // a and b take 50 ns at least, c and d 60.
+  const std::vector<OpId> program{OpId(0), OpId(1), OpId(2), OpId(3)};
+  const Bound swap = bound_in_order(graph, profile, unit_machine(), program, options);
+  EXPECT_EQ(swap.name, "swap");
+  EXPECT_EQ(swap.holds_for, HoldsFor::kNoRecompute);
+  EXPECT_NEAR(static_cast<double>(swap.ns), 110, 1);  // rounded down
+  // A made after B has gone: all fits.
+  const std::vector<OpId> late{OpId(1), OpId(2), OpId(0), OpId(3)};
+  EXPECT_EQ(bound_in_order(graph, profile, unit_machine(), late, options),
+            (Bound{"compute", HoldsFor::kAnyOrder, 26}));
+  // Of A's 60 bytes a, b and c can carry none out in less time than making A again takes, 5 ns.
+  options.recompute = true;
+  const Bound both = bound_in_order(graph, profile, unit_machine(), program, options);
+  EXPECT_EQ(both.name, "swap and recompute");
+  EXPECT_EQ(both.holds_for, HoldsFor::kThisOrder);
+  EXPECT_LT(both.ns, 31 + 1);
+  EXPECT_GE(both.ns, 28);
+}
+
 TEST(Bounds, SaysWhichOpCannotFit) {
   const Bounds bounds =
       bounds_of(two_parameters(), stated({10, 10}), unit_machine(), fixed_order(101));

@@ -39,12 +39,13 @@ void LinearProgram::add_row(double low, double high, const std::vector<Term>& te
   row_high_.push_back(high);
 }
 
-LpStatus LinearProgram::solve(double seconds) {
+LpStatus LinearProgram::solve(double seconds, int32_t iterations) {
   const std::unique_ptr<void, void (*)(void*)> highs(Highs_create(), Highs_destroy);
   Highs_setBoolOptionValue(highs.get(), "output_flag", 0);
   Highs_setIntOptionValue(highs.get(), "threads", 1);
   Highs_setStringOptionValue(highs.get(), "solver", "simplex");
   Highs_setDoubleOptionValue(highs.get(), "time_limit", seconds);
+  if (iterations >= 0) Highs_setIntOptionValue(highs.get(), "simplex_iteration_limit", iterations);
   solution_.assign(columns(), 0);
   multipliers_.assign(rows(), 0);
   value_ = 0;

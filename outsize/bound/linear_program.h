@@ -35,8 +35,10 @@ class LinearProgram {
     ceiling_[static_cast<size_t>(column)] = ceiling;
   }
 
-  // At most `seconds`; afterwards `value`, `solution` and `bound` are of the last point reached.
-  LpStatus solve(double seconds);
+  // At most `seconds` and `iterations` of the simplex method (< 0: no limit; the same limit gives
+  // the same answer on any machine); afterwards `value`, `solution` and `bound` are of the last
+  // point reached.
+  LpStatus solve(double seconds, int32_t iterations = -1);
 
   double value() const { return value_; }
   const std::vector<double>& solution() const { return solution_; }

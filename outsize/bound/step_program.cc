@@ -113,7 +113,7 @@ class Builder {
   StepBound run() {
     StepBound result;
     const int64_t compute = compute_ns(profile_);
-    if (ops_ == 0) return {LpStatus::kOptimal, 0, 0, 0, 0, 0, 0};
+    if (ops_ == 0) return {LpStatus::kOptimal, 0, 0, 0, 0, 0, 0, {}};
     measure();
     slots_ = slots_of(profile_, alive_, std::max<int64_t>(1, limits_.most_slots));
     time_unit_ = std::max<double>(1, static_cast<double>(compute)) / kScaledTime;
@@ -124,7 +124,8 @@ class Builder {
     add_recompute();
     build_chains();
     add_rows();
-    result.status = lp_.solve(limits_.seconds);
+    result.status = lp_.solve(limits_.seconds, limits_.most_iterations);
+    result.shares = shares();
     result.slots = slots_.size();
     result.columns = lp_.columns();
     result.rows = lp_.rows();
@@ -217,6 +218,20 @@ class Builder {
     in_clean_start_ = lp_.add_column(0, kInfinity, 0, largest_sum_);
   }
 
+  std::vector<GapShare> shares() const {
+    std::vector<GapShare> out;
+    const std::vector<double>& at = lp_.solution();
+    for (size_t i = 0; i < gaps_.size(); ++i) {
+      const Grain& grain = grains_[gaps_[i].grain];
+      GapShare share{grain.storage, grain.bytes, gaps_[i], 0, 0};
+      share.away = at[static_cast<size_t>(away_column_[i])] / scaled(grain.bytes.size());
+      if (dropped_column_[i] != kNoColumn)
+        share.dropped = at[static_cast<size_t>(dropped_column_[i])];
+      out.push_back(share);
+    }
+    return out;
+  }
+
   bool droppable(const Gap& gap) const {
     return limits_.recompute && gap.writer >= 0 && !gap.last_step &&
            (gap.kind == GapKind::kInner || gap.kind == GapKind::kAfter);
@@ -234,6 +249,7 @@ class Builder {
     for (const Gap& gap : gaps_) {
       const double size = scaled(grains_[gap.grain].bytes.size());
       const int32_t away = lp_.add_column(0, limits_.swap ? size : 0, 0, size);
+      away_column_.push_back(away);
       int32_t dropped = kNoColumn;
       if (droppable(gap)) {
         dropped = lp_.add_column(0, 1, 0, 1);
@@ -242,6 +258,7 @@ class Builder {
         dropped_.add(std::min(gap.b, ops_), {dropped, -size});
         reruns_[gap.writer].push_back({dropped, gap.a, gap.b});
       }
+      dropped_column_.push_back(dropped);
       Chain& started = gap.clean ? started_clean_ : started_dirty_;
       Chain& due = gap.clean ? due_clean_ : due_dirty_;
       if (gap.a < 0 || gap.kind == GapKind::kWrap) started.start({away, 1.0});
@@ -425,6 +442,7 @@ class Builder {
   std::vector<Slot> slots_;
   std::vector<Moment> full_;
   std::vector<Gap> gaps_;
+  std::vector<int32_t> away_column_, dropped_column_;  // per gap; kNoColumn: can't be dropped
   double time_unit_ = 1, byte_unit_ = 1, largest_sum_ = 0;
 
   LinearProgram lp_;

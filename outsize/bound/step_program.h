@@ -28,6 +28,16 @@ struct StepLimits {
   // lower.
   double smallest_share = 1e-5;
   double seconds = 60;  // of the solver; where they end, the bound is what was proved by then
+  int32_t most_iterations = -1;  // likewise, and the same on any machine; < 0: no limit
+};
+
+// What the program's solution does with one gap: shares of the grain's bytes, 0 to 1.
+struct GapShare {
+  StorageId storage;
+  Interval bytes;
+  Gap gap;
+  double away = 0;
+  double dropped = 0;  // and made again before the gap ends
 };
 
 struct StepBound {
@@ -35,6 +45,9 @@ struct StepBound {
   int64_t ns = 0;       // no plan is faster; from the multipliers alone, rounded down
   double value_ns = 0;  // what the solver says
   size_t slots = 0, columns = 0, rows = 0, entries = 0;
+  // Gaps over a moment that is too full, by grain, then time. Where the solver was stopped, of no
+  // meaning but as a hint.
+  std::vector<GapShare> shares;
 };
 
 // Requires: profile.ops has one entry per op; the rates are >= 0.

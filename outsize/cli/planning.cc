@@ -7,23 +7,10 @@
 #include <cstdio>
 
 #include "outsize/base/bytes.h"
-#include "outsize/bound/bounds.h"
 #include "outsize/cli/table.h"
 
 namespace outsize::cli {
 namespace {
-
-// The best bound for every plan that these freedoms allow. The linear programs speak of program
-// order, so they are asked only where the planner has to keep it.
-int64_t bound_of(const Case& c, const Request& request) {
-  BoundOptions options;
-  options.budgets = request.budgets;
-  options.reorder = request.allow.reorder;
-  options.swap = request.allow.swap && !options.reorder;
-  options.recompute = request.allow.recompute && !options.reorder;
-  if (request.search->seconds) options.seconds = std::max(1.0, *request.search->seconds);
-  return bounds_of(c.graph, c.profile, c.machine, options).best_ns;
-}
 
 // Planners say the least budget in their message, "(6442450944 bytes)" at its end.
 std::optional<int64_t> least_budget_in(const std::string& message) {
@@ -77,7 +64,7 @@ Row plan_row(const Case& c, const Request& request) {
   row.work = deadline.work_done();
   if (planned.ok()) {
     row.planned = *std::move(planned);
-    row.bound_ns = std::max(row.planned->bound_ns, bound_of(c, request));
+    row.bound_ns = row.planned->bound_ns;
     return row;
   }
   row.error = planned.error();
@@ -136,6 +123,7 @@ JsonObject fields_of(const Graph& graph, const Row& row) {
   fields.set("step_ns", p.step_ns).set("compute_ns", p.compute_ns);
   fields.set("recompute_ns", p.recompute_ns).set("stall_ns", p.stall_ns);
   fields.set("bound_ns", row.bound_ns).set("gap", ratio(p.step_ns, row.bound_ns));
+  fields.set("bound_holds_for", kHoldsForNames.name(p.bound_holds_for));
   fields.set("ideal", ratio(p.compute_ns, p.step_ns));
   fields.set("peak", tiers_object(p.peak[0], p.peak[1], p.peak[2]));
   fields.set("floor", row.floor.bytes).set("at", place_of(graph, row.floor.op));
@@ -160,8 +148,9 @@ std::string text_of(const Graph& graph, const Row& row) {
   facts.add("of it",
             fmt::format("ops {}, recomputation {} ({} ops), stall {}", format_ns(p.compute_ns),
                         format_ns(p.recompute_ns), s.reruns, format_ns(p.stall_ns)));
-  facts.add("bound", fmt::format("{}: the plan takes at most {:.3f} times the best there can be",
-                                 format_ns(row.bound_ns), ratio(p.step_ns, row.bound_ns)));
+  facts.add("bound", fmt::format("{}: the plan takes at most {:.3f} times the best there can be{}",
+                                 format_ns(row.bound_ns), ratio(p.step_ns, row.bound_ns),
+                                 p.bound_holds_for == HoldsFor::kAnyOrder ? "" : " in its order"));
   for (const Tier tier : {Tier::kDevice, Tier::kHost, Tier::kDisk}) {
     const int64_t peak = p.peak[static_cast<size_t>(tier)];
     if (peak == 0 && row.budgets.of(tier) == 0) continue;

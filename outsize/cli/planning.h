@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "outsize/bound/floor.h"
+#include "outsize/bound/bounds.h"
 #include "outsize/cli/inputs.h"
 #include "outsize/cli/json_object.h"
 #include "outsize/planners/planner.h"

@@ -53,6 +53,21 @@ Status check_problem(const Problem& problem) {
   return Done{};
 }
 
+// The sharpest bound for plans in this one's order; where the plan reaches its ops' sum, or nobody
+// waits for more, that sum: the ops follow one another on one stream.
+Bound bound_of(const Problem& problem, const Plan& plan, int64_t step_ns) {
+  const Bound compute{"compute", HoldsFor::kAnyOrder, compute_ns(*problem.profile)};
+  if (step_ns <= compute.ns || problem.deadline->cancelled()) return compute;
+  std::vector<OpId> order;
+  for (const Instruction& instruction : plan.instructions)
+    if (instruction.kind == InstructionKind::kRun) order.push_back(instruction.op);
+  BoundOptions options;
+  options.budgets = problem.budgets;
+  options.swap = problem.allow.swap;
+  options.recompute = problem.allow.recompute;
+  return bound_in_order(*problem.graph, *problem.profile, *problem.machine, order, options);
+}
+
 }  // namespace
 
 std::vector<std::string> planner_names() {
@@ -96,8 +111,9 @@ Result<Planned> run_planner(const std::string& name, const Problem& problem) {
   out.compute_ns = simulated->compute_ns;
   out.recompute_ns = simulated->recompute_ns;
   out.stall_ns = simulated->stall_ns;
-  // The ops follow one another on one stream, so no plan takes less than their sum.
-  out.bound_ns = simulated->compute_ns;
+  const Bound bound = bound_of(problem, out.plan, out.step_ns);
+  out.bound_ns = bound.ns;
+  out.bound_holds_for = bound.holds_for;
   out.floor_bytes = floor_of(*problem.graph, workspaces).bytes;
   for (size_t t = 0; t < kTiers; ++t) out.peak[t] = simulated->tiers[t].extent;
   out.statistics = statistics_of(out.plan);

@@ -13,6 +13,7 @@
 
 #include "outsize/base/deadline.h"
 #include "outsize/base/result.h"
+#include "outsize/bound/bounds.h"
 #include "outsize/graph/graph.h"
 #include "outsize/plan/plan.h"
 #include "outsize/profile/machine.h"
@@ -64,7 +65,10 @@ struct Planned {
   int64_t compute_ns = 0;  // sum of the graph's ops
   int64_t recompute_ns = 0;
   int64_t stall_ns = 0;  // step - compute - recompute: waiting, interference, copies in compute
-  int64_t bound_ns = 0;  // no plan this planner may make can beat it
+  // No plan that it holds for can beat it: any at all, or any in this plan's order with the same
+  // freedoms.
+  int64_t bound_ns = 0;
+  HoldsFor bound_holds_for = HoldsFor::kAnyOrder;
   int64_t floor_bytes = 0;
   int64_t peak[kTiers] = {0, 0, 0};
   PlanStatistics statistics;

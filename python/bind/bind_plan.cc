@@ -128,6 +128,7 @@ py::dict to_dict(const Planned& planned) {
   d["recompute_ns"] = planned.recompute_ns;
   d["stall_ns"] = planned.stall_ns;
   d["bound_ns"] = planned.bound_ns;
+  d["bound_holds_for"] = std::string(kHoldsForNames.name(planned.bound_holds_for));
   d["floor_bytes"] = planned.floor_bytes;
   py::dict peak, extent;
   for (int t = 0; t < kTiers; ++t) {

@@ -69,7 +69,7 @@ def describe_forecast(comparison: Comparison) -> str:
             f" ({comparison.budget_bytes / comparison.eager_peak_bytes:.3f} of it)",
             f"  floor           {format_bytes(forecast['floor_bytes'])}",
             f"  forecast peak   {format_bytes(forecast['peak_bytes'])}",
-            f"  forecast time   {forecast['step_s']:.2f} s a step; no plan is faster than"
+            f"  forecast time   {forecast['step_s']:.2f} s a step; no plan in its order is faster than"
             f" {forecast['bound_s']:.2f} s here (gap {forecast['gap']:.3f})",
             f"  forecast moved  {moved or 'nothing'}; {forecast['recomputed_ops']} ops run again",
             f"  planned in      {comparison.prepare_s:.1f} s, capture included",
