@@ -112,6 +112,7 @@ JsonObject fields_of(const Graph& graph, const Row& row) {
     constexpr std::optional<int64_t> kNone;
     fields.set("step_ns", kNone).set("compute_ns", row.compute_ns);
     fields.set("recompute_ns", kNone).set("stall_ns", kNone).set("bound_ns", row.bound_ns);
+    fields.set("bound_holds_for", kHoldsForNames.name(HoldsFor::kAnyOrder));
     fields.set("gap", kNone).set("ideal", kNone).set("peak", kNone);
     fields.set("floor", row.floor.bytes).set("at", place_of(graph, row.floor.op));
     fields.set("moved", kNone).set("least_budget", row.least_budget);
