@@ -10,6 +10,7 @@ from .commands import BAD_USE, DONE, nearest
 BENCHES = {
     "demo": "GPT-2 in one eighth of its memory, with every claim checked",
     "train": "any model at any budget, beside the unplanned run",
+    "planning": "the planner on public traces, beside optima and what peers reach",
     "table": "a Markdown table of JSON files that demo and train wrote",
 }
 
