@@ -85,5 +85,6 @@ void add_compare(Command& parent);
 void add_sweep(Command& parent);
 void add_explain(Command& parent);
 void add_pack(Command& parent);
+void add_share(Command& parent);
 
 }  // namespace outsize::cli

@@ -115,7 +115,7 @@ Printed run(const std::vector<std::string>& words) {
   root.failure_message(CLI::FailureMessage::simple);
   Command top(root, registry);
   for (const auto add : {add_import, add_machine, add_bound, add_plan, add_check, add_simulate,
-                         add_compare, add_sweep, add_explain, add_pack})
+                         add_compare, add_sweep, add_explain, add_pack, add_share})
     add(top);
   try {
     // The parser takes words from the back.
