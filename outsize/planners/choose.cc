@@ -274,8 +274,8 @@ void Chooser::candidates_of(const Program& program, int32_t id, std::vector<Cand
       out.push_back({Kind::kHomeAll, id, -1, 0});
     return;
   }
-  if (!part.persistent && in.entry && !in.away_at_entry && !in.exit && params_.swap &&
-      !in.touches.empty())
+  // What is handed in or out lies where there is room for it.
+  if (!part.persistent && (in.entry || in.exit) && !home_on_host(in) && params_.swap)
     out.push_back({Kind::kHome, id, -1, 0});
   for (size_t k = 0; k + 1 < in.touches.size(); ++k) {
     const Touch& t = in.touches[k];
@@ -294,7 +294,7 @@ std::optional<Chooser::Evaluation> Chooser::evaluate(const Program& program,
   int64_t bytes = size_of(part);
   Evaluation out;
   if (candidate.kind == Candidate::Kind::kHome || candidate.kind == Candidate::Kind::kHomeAll) {
-    if (part.persistent ? home_on_host(in) : in.away_at_entry) return std::nullopt;
+    if (home_on_host(in)) return std::nullopt;
     int32_t end = static_cast<int32_t>(program.size());
     Instance moved = in;
     moved.away_at_entry = in.entry;
@@ -452,8 +452,7 @@ void Chooser::prune(Program& program) {
             {now - swap_cost(program, kept), static_cast<int32_t>(i), in.touches[k].step});
       }
     bool fixed = !params_.homes.empty() && params_.homes[static_cast<size_t>(in.part)] != 0;
-    if (part.persistent ? home_on_host(in) && !fixed : in.away_at_entry)
-      moves.push_back({now, static_cast<int32_t>(i), -1});
+    if (home_on_host(in) && !fixed) moves.push_back({now, static_cast<int32_t>(i), -1});
   }
   for (int32_t s : program.order())
     if (program.step(s).rerun)
@@ -488,6 +487,8 @@ void Chooser::prune(Program& program) {
       in.away_at_entry = false;
       if (part.persistent)
         for (Touch& t : in.touches) t.away = false;
+      else if (in.exit && !in.touches.empty())
+        in.touches.back().away = false;
     } else {
       auto touch = std::find_if(in.touches.begin(), in.touches.end(),
                                 [&](const Touch& t) { return t.step == m.step; });

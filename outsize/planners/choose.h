@@ -67,8 +67,12 @@ class Chooser {
   std::vector<int64_t> usage(const Program& program) const;
 
   int64_t capacity() const { return params_.capacity; }
+  // Whether copies may take a part off the device (a persistent one: its home too).
+  bool may_swap(const PartInfo& part, int32_t part_id) const {
+    return params_.swap && part.bytes() > 0 && movable(part, part_id);
+  }
   int64_t size_of(const PartInfo& part) const;  // aligned
-  // Whether a persistent instance's home is on the host, as its flags say.
+  // Whether an instance that crosses the border lies on the host there, as its flags say.
   static bool home_on_host(const Instance& instance);
 
  private:

@@ -97,7 +97,8 @@ class Writer {
         out_.stays[id.index()].home = false;
         out_.stays[id.index()].life = {0, 1};
       }
-      if (in.exit) out_.stays[id.index()].life.end = kToEnd;
+      if (in.exit && (part(i).persistent || in.away_at_entry))
+        out_.stays[id.index()].life.end = kToEnd;
       if (in.away_at_entry)
         below(i, tier) = {id, 0};
       else
@@ -213,7 +214,7 @@ class Writer {
     for (size_t i = 0; i < program_.instances().size(); ++i) {
       const Instance& in = program_.instances()[i];
       if (!in.exit) continue;
-      bool away = part(i).persistent && Chooser::home_on_host(in);
+      bool away = Chooser::home_on_host(in);
       ResidencyId id = away ? below(i, in.home).residency : device_[i];
       OUTSIZE_CHECK(id.valid(), "storage {} has no place at exit", part(i).where.storage.value);
       out_.stays[id.index()].life.end = kToEnd;

@@ -3,10 +3,40 @@
 #include <algorithm>
 #include <numeric>
 
+#include "outsize/planners/dissolve.h"
+
 namespace outsize::planning {
 namespace {
 
 constexpr int kRepairs = 8;
+
+// The ranks at which something lies above the device's budget; ascending, disjoint.
+std::vector<Interval> crowded_ranks(const Sequence& sequence, int64_t budget) {
+  const std::vector<Instruction>& instructions = sequence.plan.instructions;
+  std::vector<int64_t> runs(instructions.size() + 1, 0);  // before each instruction
+  for (size_t i = 0; i < instructions.size(); ++i)
+    runs[i + 1] = runs[i] + (instructions[i].kind != InstructionKind::kCopy);
+  std::vector<Interval> found;
+  for (size_t r = 0; r < sequence.stays.size(); ++r) {
+    const Residency& residency = sequence.plan.residencies[r];
+    if (residency.tier != Tier::kDevice || residency.range().end <= budget) continue;
+    const Interval life = sequence.stays[r].life;
+    const auto last = std::min<int64_t>(life.end, static_cast<int64_t>(instructions.size()));
+    const int64_t first = runs[static_cast<size_t>(std::min(life.begin, last))];
+    found.push_back({first, std::max(first + 1, runs[static_cast<size_t>(last)])});
+  }
+  for (size_t i = 0; i < instructions.size(); ++i)
+    if (instructions[i].workspace.end > budget) found.push_back({runs[i], runs[i] + 1});
+  std::sort(found.begin(), found.end());
+  std::vector<Interval> out;
+  for (const Interval& ranks : found) {
+    if (!out.empty() && ranks.begin <= out.back().end)
+      out.back().end = std::max(out.back().end, ranks.end);
+    else
+      out.push_back(ranks);
+  }
+  return out;
+}
 
 }  // namespace
 
@@ -47,7 +77,9 @@ std::optional<Plan> lower_placed(const Case& c, Sequence sequence, const Placeme
   for (Tier tier : {Tier::kDevice, Tier::kHost, Tier::kDisk}) {
     int64_t height = placement.height[static_cast<size_t>(tier)];
     if (height > c.problem->budgets.of(tier)) {
-      trouble = {std::nullopt, height, tier};
+      trouble = {std::nullopt, height, tier, {}};
+      if (tier == Tier::kDevice)
+        trouble.crowded = crowded_ranks(sequence, c.problem->budgets.device);
       return std::nullopt;
     }
   }
@@ -56,18 +88,30 @@ std::optional<Plan> lower_placed(const Case& c, Sequence sequence, const Placeme
   return lower_sequence(*c.problem->graph, std::move(sequence));
 }
 
-std::optional<Solution> solve(const Case& c, const Prices& prices, ChooseParams params,
-                              const SolveOptions& options, Random& random, Trouble& trouble) {
-  params.homes = c.homes;
+namespace {
+
+std::optional<Shortfall> shortfall_at(const Chooser& chooser, const Program& program,
+                                      int64_t capacity) {
+  const std::vector<int64_t> usage = chooser.usage(program);
+  const auto most = std::max_element(usage.begin(), usage.end());
+  if (most == usage.end() || *most <= capacity) return std::nullopt;
+  const auto rank = static_cast<size_t>(most - usage.begin());
+  return Shortfall{program.step(program.order()[rank]).op, *most, capacity};
+}
+
+// Chooses for lower and lower capacities while fragmentation makes the addresses overflow.
+std::optional<Solution> solve_by_capacity(const Case& c, const Prices& prices, ChooseParams params,
+                                          const SolveOptions& options, Random& random,
+                                          Trouble& trouble) {
   Program program = options.start ? *options.start : plain_program(c);
-  int64_t budget = c.problem->budgets.device;
+  const int64_t budget = c.problem->budgets.device;
   for (int attempt = 0; attempt < kRepairs; ++attempt) {
     Chooser chooser(*c.problem, prices, params);
     Program tried = program;
     if (std::optional<Shortfall> shortfall = chooser.fit(tried, random)) {
       // A lower capacity failed: what the packing asked for at the one before stands as the
       // trouble.
-      if (attempt == 0) trouble = {shortfall, 0, Tier::kDevice};
+      if (attempt == 0) trouble = {shortfall, 0, Tier::kDevice, {}};
       return std::nullopt;
     }
     chooser.prune(tried);
@@ -84,6 +128,40 @@ std::optional<Solution> solve(const Case& c, const Prices& prices, ChooseParams 
     if (params.capacity <= 0) return std::nullopt;
   }
   return std::nullopt;
+}
+
+// Chooses for the whole budget, then takes away what is in the way of the addresses. Where the
+// choice runs into a corner (what it runs again holds too much), everything that can be is away.
+std::optional<Solution> solve_near_floor(const Case& c, const Prices& prices, ChooseParams params,
+                                         Random& random, Trouble& trouble) {
+  params.stay_bytes = 0;
+  Chooser chooser(*c.problem, prices, params);
+  const Program plain = plain_program(c);
+  Program chosen = plain;
+  if (!chooser.fit(chosen, random))
+    if (auto solution = solve_dissolving(c, chooser, std::move(chosen), trouble)) return solution;
+  if (trouble.tier != Tier::kDevice) return std::nullopt;
+  Program away = plain;
+  dissolve(chooser, away, {0, static_cast<int64_t>(away.size())});
+  if (std::optional<Shortfall> shortfall = shortfall_at(chooser, away, params.capacity)) {
+    trouble = {shortfall, 0, Tier::kDevice, {}};
+    return std::nullopt;
+  }
+  return solve_dissolving(c, chooser, std::move(away), trouble);
+}
+
+}  // namespace
+
+std::optional<Solution> solve(const Case& c, const Prices& prices, ChooseParams params,
+                              const SolveOptions& options, Random& random, Trouble& trouble) {
+  params.homes = c.homes;
+  if (std::optional<Solution> solution =
+          solve_by_capacity(c, prices, params, options, random, trouble))
+    return solution;
+  const bool last_resort = params.swap && trouble.tier == Tier::kDevice && !options.start &&
+                           options.style.copies == CopyStyle::kBesideOps;
+  if (!last_resort) return std::nullopt;
+  return solve_near_floor(c, prices, params, random, trouble);
 }
 
 }  // namespace outsize::planning

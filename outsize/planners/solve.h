@@ -9,6 +9,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "outsize/planners/choose.h"
 #include "outsize/planners/place.h"
@@ -36,6 +37,7 @@ struct Trouble {
   std::optional<Shortfall> shortfall;  // by the choice
   int64_t height = 0;                  // by the placing, on `tier`
   Tier tier = Tier::kDevice;
+  std::vector<Interval> crowded;  // ranks at which something lies above the device's budget
 };
 
 // Nothing moved, nothing recomputed but what settled homes ask for.
