@@ -31,8 +31,7 @@ Prices prices_beside_ops(const Machine& machine) {
 ChooseParams params_of(const Problem& problem) {
   ChooseParams params;
   params.capacity = problem.budgets.device;
-  params.swap = problem.allow.swap && problem.budgets.host > 0 &&
-                problem.machine->out.bytes_per_s > 0 && problem.machine->in.bytes_per_s > 0;
+  params.swap = can_swap(problem);
   params.recompute = problem.allow.recompute;
   // Small storages are not worth a copy; what is small depends on the budget.
   params.stay_bytes = std::min<int64_t>(64 << 10, problem.budgets.device / 1000);
@@ -200,6 +199,9 @@ Status plan_outsize(Search& search) {
     int64_t ns = search.offer(solution->plan);
     if (!best || ns < best->ns) best = Found{approach, std::move(*solution), ns};
   }
+  // Nothing here is slower than checkpointing by the square root.
+  if (problem.allow.recompute && !problem.deadline->reached()) (void)plan_sqrt_n(search);
+  if (!best && search.best()) return Done{};
   if (!best)
     return search.infeasible("outsize", trouble,
                              [&](int64_t budget) { return works_at(search.step(), budget); });

@@ -22,6 +22,8 @@ constexpr Entry kPlanners[] = {
     {"keep", planning::plan_keep},
     {"sqrt-n", planning::plan_sqrt_n},
     {"outsize", planning::plan_outsize},
+    {"swap-everything", planning::plan_swap_everything},
+    {"recompute-everything", planning::plan_recompute_everything},
 };
 
 Status check_problem(const Problem& problem) {

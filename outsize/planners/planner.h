@@ -78,7 +78,8 @@ struct Planned {
   std::vector<std::pair<double, int64_t>> history;  // seconds, step_ns
 };
 
-// Names known to run_planner, in a fixed order: "keep", "sqrt-n", "outsize", ...
+// Names known to run_planner, in a fixed order: "keep", "sqrt-n", "outsize", ...; the forced modes
+// "swap-everything" and "recompute-everything" among them.
 std::vector<std::string> planner_names();
 Result<Planned> run_planner(const std::string& name, const Problem& problem);
 

@@ -49,5 +49,7 @@ class Search {
 Status plan_keep(Search& search);
 Status plan_sqrt_n(Search& search);
 Status plan_outsize(Search& search);
+Status plan_swap_everything(Search& search);
+Status plan_recompute_everything(Search& search);
 
 }  // namespace outsize::planning

@@ -54,6 +54,11 @@ Case case_of(const Problem& problem) {
   return c;
 }
 
+bool can_swap(const Problem& problem) {
+  return problem.allow.swap && problem.budgets.host > 0 && problem.machine->out.bytes_per_s > 0 &&
+         problem.machine->in.bytes_per_s > 0;
+}
+
 Program plain_program(const Case& c) {
   Program program(c.parts, c.order);
   for (size_t i = 0; i < program.instances().size(); ++i) {

@@ -26,6 +26,9 @@ struct Case {
 };
 Case case_of(const Problem& problem);
 
+// Whether plans may copy to the tier below and back, and can.
+bool can_swap(const Problem& problem);
+
 struct Solution {
   Program program;
   Plan plan;             // lowered

@@ -112,7 +112,7 @@ def fake_decorator(fault: str) -> Callable[..., Any]:
         budget: int,
         log: Callable[[str], None],
         host: Any = None,
-        machine: Any = None,
+        planner: Any = None,
     ) -> Callable[..., Any]:
         log(f"{budget} bytes")
         return lambda step: FakeStep(model, budget, step)

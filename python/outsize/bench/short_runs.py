@@ -6,22 +6,18 @@ run at a much smaller budget must train to the same bits.
 
 from __future__ import annotations
 
-import json
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from .comparison import CHECKED_EARLY, UNPLANNED, Comparison, Run, Workers, same_run
 from .process import Fields, WorkerError
 
 PROCESS_LIMIT = 1.4  # of the unplanned peak: enough as heap under default malloc
 ABOVE_FLOOR = 1.1  # of the floor: the budget of the short planned run
-# The floor run is planned as if copies between device and host were this slow, so that recomputing pays
-# for more ops than it does here: both ways of making room are then used.
-SLOW_LINK_BYTES_PER_S = 1_000_000_000
+# The floor run recomputes what it can and swaps what it must, so that both ways of making room are used.
+FLOOR_PLANNER = "recompute-everything"
 LIMITED_STEPS = 2
 LIMITED_TIMEOUT_S = 240  # a process near its data limit may hang rather than fail
 
@@ -109,31 +105,8 @@ def run_limited(
     return limited
 
 
-def slow_link_machine() -> dict[str, object]:
-    """A machine whose links are slow and whose copies sit in the compute stream."""
-    link = {"latency_ns": 0, "bytes_per_s": SLOW_LINK_BYTES_PER_S}
-    return {
-        "format": "outsize-machine",
-        "version": 1,
-        "name": "slow-link",
-        "source": "made up, for plans that swap and recompute",
-        "out": link,
-        "in": link,
-        "sync_bytes_per_s": SLOW_LINK_BYTES_PER_S,
-    }
-
-
 def run_planned(workers: Workers, name: str, comparison: Comparison, budget_bytes: int) -> ShortRun:
-    """Trains planned for as many steps as the reference's early digests are of, by a slow link's prices."""
-    with tempfile.TemporaryDirectory() as folder:
-        machine = Path(folder) / "slow-link.json"
-        machine.write_text(json.dumps(slow_link_machine()))
-        return _run_planned(workers, name, comparison, budget_bytes, str(machine))
-
-
-def _run_planned(
-    workers: Workers, name: str, comparison: Comparison, budget_bytes: int, machine: str
-) -> ShortRun:
+    """Trains planned for as many steps as the reference's early digests are of."""
     settings = workers.settings
     count = min(CHECKED_EARLY, settings.steps)
     had = Run(name)
@@ -141,7 +114,7 @@ def _run_planned(
         with workers.start(name, settings.planned_command) as worker:
             workers.send_build(worker)
             had.built = worker.receive()
-            options = settings.options | {"budget": budget_bytes, "machine": machine}
+            options = settings.options | {"budget": budget_bytes, "planner": FLOOR_PLANNER}
             worker.request("prepare", **options)
             for _ in range(count):
                 had.steps.append(worker.request("step"))
