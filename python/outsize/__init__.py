@@ -5,8 +5,9 @@
     @outsize.step(model, optimizer, budget="6GiB")
     def train_step(batch): ...
 
-`step` is the whole interface; `Forecast` and `StepRecord` are what it promises and measures. Everything
-that Outsize raises on purpose is an `OutsizeError`.
+`step` runs a training step inside a budget; `Forecast` and `StepRecord` are what it promises and
+measures; `verify` proves on your own model and batch that it is the same step. Everything that Outsize
+raises on purpose is an `OutsizeError`.
 """
 
 import torch  # noqa: F401  (before the core, which is linked against it)
@@ -24,11 +25,13 @@ from .errors import (
 )
 from .forecast import Forecast, StepRecord
 from .step import Step, step
+from .verify import Difference, Verification, verify
 
 __all__ = [
     "BadInputError",
     "CaptureError",
     "DeviceError",
+    "Difference",
     "Forecast",
     "InfeasibleError",
     "OutsizeError",
@@ -36,6 +39,8 @@ __all__ = [
     "Step",
     "StepError",
     "StepRecord",
+    "Verification",
     "__version__",
     "step",
+    "verify",
 ]

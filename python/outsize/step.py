@@ -237,6 +237,10 @@ class Step:
         """Every persistent tensor there is now, by the name that graphs give its storage."""
         return tensors_by_name(Names(self.models, self.optimizers))
 
+    def last_graph(self) -> dict[str, Any]:
+        """The graph of the capture used last; empty before the first."""
+        return self._variants[-1].capture.graph if self._variants else {}
+
     def own_tensors(self) -> Iterator[torch.Tensor]:
         """The tensors that this step's plans expect on their homes."""
         yield from self.named_tensors().values()
