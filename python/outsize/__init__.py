@@ -6,8 +6,8 @@
     def train_step(batch): ...
 
 `step` runs a training step inside a budget; `Forecast` and `StepRecord` are what it promises and
-measures; `verify` proves on your own model and batch that it is the same step. Everything that Outsize
-raises on purpose is an `OutsizeError`.
+measures; `estimate` says beforehand what a step needs and what budgets would give; `verify` proves on your
+own model and batch that it is the same step. Everything that Outsize raises on purpose is an `OutsizeError`.
 """
 
 import torch  # noqa: F401  (before the core, which is linked against it)
@@ -23,15 +23,18 @@ from .errors import (
     PoisonedError,
     StepError,
 )
+from .estimate import BudgetRow, Estimate, estimate
 from .forecast import Forecast, StepRecord
 from .step import Step, step
 from .verify import Difference, Verification, verify
 
 __all__ = [
     "BadInputError",
+    "BudgetRow",
     "CaptureError",
     "DeviceError",
     "Difference",
+    "Estimate",
     "Forecast",
     "InfeasibleError",
     "OutsizeError",
@@ -41,6 +44,7 @@ __all__ = [
     "StepRecord",
     "Verification",
     "__version__",
+    "estimate",
     "step",
     "verify",
 ]

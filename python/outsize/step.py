@@ -42,7 +42,7 @@ from .errors import BadInputError, CaptureError, OutsizeError
 from .forecast import Forecast, StepRecord
 from .homes import Homes
 from .planning import Budgets, Planner
-from .variant import Variant
+from .variant import Variant, input_bytes
 
 # Captures kept per step; the one unused for longest goes first.
 MOST_VARIANTS = 16
@@ -167,16 +167,7 @@ class Step:
         self.last: StepRecord | None = None
         self._options = options
         self._log: Callable[[str], None] = options["log"] or _to_stderr
-        self._planner = Planner(
-            machine=options["machine"],
-            disk_folder=options["disk"],
-            planner=options["planner"],
-            seconds=options["seconds"],
-            work=options["work"],
-            seed=options["seed"],
-            use_cache=options["cache"],
-            log=self._log,
-        )
+        self._planner = self.planner(options["seconds"])
         self._variants: list[Variant] = []
         self._symbols: frozenset[str] = frozenset()
         self._homes: Homes | None = None
@@ -236,6 +227,36 @@ class Step:
     def named_tensors(self) -> dict[str, torch.Tensor]:
         """Every persistent tensor there is now, by the name that graphs give its storage."""
         return tensors_by_name(Names(self.models, self.optimizers))
+
+    def planner(self, seconds: float | None) -> Planner:
+        """A planner with this step's options that searches for `seconds`."""
+        options = self._options
+        return Planner(
+            machine=options["machine"],
+            disk_folder=options["disk"],
+            planner=options["planner"],
+            seconds=seconds,
+            work=options["work"],
+            seed=options["seed"],
+            use_cache=options["cache"],
+            log=self._log,
+        )
+
+    def captured(self, *args: Any, **kwargs: Any) -> tuple[Capture, dict[int, torch.Tensor]]:
+        """The step captured for these arguments, and its inputs' bytes by storage; nothing is planned."""
+        call = self._call(args, kwargs)
+        captured = self._capture(call)
+        return captured, input_bytes(captured, call.flat)
+
+    def limits(self, device_bytes: int, peak_bytes: int) -> Budgets:
+        """The budgets of a step that had the model to itself."""
+        disk = self._options["disk"]
+        return Budgets(
+            device=device_bytes,
+            host=self._host_bytes(None, peak_bytes),
+            disk=0 if disk is None else available_disk_bytes(disk),
+            host_given=self._options["host"] is not None,
+        )
 
     def last_graph(self) -> dict[str, Any]:
         """The graph of the capture used last; empty before the first."""
@@ -300,7 +321,7 @@ class Step:
             if type(now) is float and type(value) is float and now != value:
                 self._symbols |= {place.path}
 
-    def _make(self, call: Call) -> Variant:
+    def _capture(self, call: Call) -> Capture:
         _check_objects(self.models, self.optimizers)
         for path, leaf in call.leaves:
             if isinstance(leaf, torch.Tensor) and leaf.device.type != "cpu":
@@ -318,8 +339,17 @@ class Step:
         )
         if captured.graph["device_type"] != "cpu":
             raise CaptureError("the step uses another device than the CPU")
+        return captured
+
+    def _make(self, call: Call) -> Variant:
         return Variant.make(
-            captured, call, self._planner, self._homes_for, self._budgets, self._options, self
+            self._capture(call),
+            call,
+            self._planner,
+            self._homes_for,
+            self._budgets,
+            self._options,
+            self,
         )
 
     def _budgets(self, peak_bytes: int) -> Budgets:

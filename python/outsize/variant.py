@@ -75,10 +75,7 @@ class Variant:
 
         shared = step.shared_homes()
         border, reserved = _border_of(captured, shared)
-        inputs = {
-            i.storage: _input_bytes(captured, i.storage, i.begin(call.flat), call.flat[i.leaf])
-            for i in captured.inputs
-        }
+        inputs = input_bytes(captured, call.flat)
         try:
             prepared = planner.prepare(captured.graph, inputs, choose, border, reserved)
         except InfeasibleError:
@@ -117,10 +114,7 @@ class Variant:
         self._homes.settle(
             [(tensor, *self._entry_homes[s][:2]) for s, tensor in entries.items()], self._used
         )
-        inputs = {
-            i.storage: _input_bytes(self.capture, i.storage, i.begin(flat), flat[i.leaf])
-            for i in self.capture.inputs
-        }
+        inputs = input_bytes(self.capture, flat)
         scalars = {s.name: s.read(flat) for s in self.capture.scalar_inputs}
         try:
             with translated():
@@ -276,6 +270,14 @@ def _dropped_first(graph: dict[str, Any]) -> set[str]:
         s["name"].removesuffix(":before")
         for i, s in enumerate(graph["storages"])
         if s.get("persistent") and not s.get("exit") and i not in touched
+    }
+
+
+def input_bytes(captured: Capture, flat: list[Any]) -> dict[int, torch.Tensor]:
+    """The bytes of each input's storage, from the flattened arguments."""
+    return {
+        i.storage: _input_bytes(captured, i.storage, i.begin(flat), flat[i.leaf])
+        for i in captured.inputs
     }
 
 

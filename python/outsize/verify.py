@@ -23,6 +23,7 @@ from torch.utils import _pytree
 
 from .capture.entries import Names
 from .errors import BadInputError
+from .estimate import op_words
 from .step import Step
 
 _Values = dict[str, Any]
@@ -253,13 +254,5 @@ def _last_writers(step: Step) -> dict[str, tuple[int, str]]:
         for access in (*op.get("makes", []), *op.get("mutates", [])):
             name = graph["storages"][access[0]].get("name", "")
             if name:
-                writers[name] = (index, _op_words(index, op))
+                writers[name] = (index, op_words(index, op))
     return writers
-
-
-def _op_words(index: int, op: dict[str, Any]) -> str:
-    site = op.get("site", {})
-    where = [site["module"]] if site.get("module") else []
-    if site.get("file"):
-        where.append(f"{site['file']}:{site.get('line', 0)}")
-    return f"op {index} {op['name']}" + (f" ({', '.join(where)})" if where else "")

@@ -1,0 +1,202 @@
+"""`outsize.estimate`: what a step needs, before any step has run.
+
+    print(outsize.estimate(train_step, batch))     # train_step: decorated by outsize.step
+
+It captures the step, measures its ops and plans it at several budgets. Nothing of the user's changes, and
+nothing is loaded: the next call of the step finds its ops measured.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+import outsize_core
+
+from .budgets import format_bytes, parse_bytes
+from .capture.result import Capture
+from .core import translated
+from .errors import BadInputError, InfeasibleError
+from .forecast import Forecast
+from .planning import Budgets, Planner
+from .step import Step
+
+SHARES = ("100%", "75%", "50%", "35%", "25%", "12.5%")
+SECONDS_PER_BUDGET = 2.0
+_MODULES_SHOWN = 8
+
+
+@dataclass(frozen=True)
+class BudgetRow:
+    """What one budget would give; `forecast` is None where no plan was found."""
+
+    budget_bytes: int
+    forecast: Forecast | None
+    least_bytes: int | None = None  # where there is none: the least budget that would do
+
+    @property
+    def fits(self) -> bool:
+        return self.forecast is not None
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Sizes in bytes, at the moment of the unplanned step's peak; times in seconds.
+
+    by_class: role of the storage -> bytes. by_module: module that made or owns it -> bytes.
+    peak_op, floor_op: the ops that set the peak and the floor, with module and line.
+    """
+
+    unplanned_peak_bytes: int
+    peak_op: str
+    floor_bytes: int
+    floor_op: str
+    compute_s: float
+    by_class: dict[str, int]
+    by_module: dict[str, int]
+    rows: tuple[BudgetRow, ...]
+
+    def __str__(self) -> str:
+        lines = [
+            f"unplanned peak {format_bytes(self.unplanned_peak_bytes)}, at {self.peak_op}",
+            f"floor          {format_bytes(self.floor_bytes)}, set by {self.floor_op}",
+            "at the peak    " + _shares(self.by_class, self.unplanned_peak_bytes),
+            "by module      " + _shares(self.by_module, self.unplanned_peak_bytes),
+            "",
+            f"{'budget':>10} {'step s':>8} {'x compute':>9} {'host or disk':>12} {'moved a step':>13} {'rerun':>6}",
+        ]
+        for row in self.rows:
+            lines.append(f"{format_bytes(row.budget_bytes):>10} {_row_words(row)}")
+        return "\n".join(lines)
+
+
+def _shares(sizes: dict[str, int], whole: int) -> str:
+    shown = list(sizes.items())[:_MODULES_SHOWN]
+    rest = sum(sizes.values()) - sum(size for _, size in shown)
+    words = [f"{name or '(the step itself)'} {size / whole:.0%}" for name, size in shown if size]
+    return ", ".join(words) + (f", others {rest / whole:.0%}" if rest else "")
+
+
+def _row_words(row: BudgetRow) -> str:
+    forecast = row.forecast
+    if forecast is None:
+        least = f"; {format_bytes(row.least_bytes)} would do" if row.least_bytes else ""
+        return f"no plan{least}"
+    below = forecast.host_bytes + forecast.disk_bytes
+    moved = sum(forecast.moved.values())
+    return (
+        f"{forecast.step_s:8.3f} {forecast.step_s / forecast.compute_s:9.2f} {format_bytes(below):>12} "
+        f"{format_bytes(moved):>13} {forecast.recomputed_ops:6d}"
+    )
+
+
+def estimate(
+    step: Step, *args: Any, budgets: Sequence[str | int] = SHARES, **kwargs: Any
+) -> Estimate:
+    """What `step` needs on these arguments, and what each of `budgets` would give.
+
+    step: decorated by `outsize.step`; its own budget doesn't matter here, its host, disk, planner and
+    machine do. budgets: bytes ("6GiB") or shares of the unplanned peak ("50%"). Of the state that is
+    there: before the first step the optimizer's is made by it, and later steps may need more.
+    Raises BadInputError for a step that isn't decorated and CaptureError for what can't be captured.
+    """
+    if not isinstance(step, Step):
+        raise BadInputError(
+            f"estimate() takes a step decorated by outsize.step, had {type(step).__name__}: "
+            "estimate(outsize.step(model, optimizer, budget='100%')(function), batch)"
+        )
+    for budget in budgets:
+        parse_bytes(budget, peak_bytes=1 << 60)
+    captured, inputs = step.captured(*args, **kwargs)
+    planner = step.planner(seconds=SECONDS_PER_BUDGET)
+    rows = tuple(_row(step, planner, captured, inputs, budget) for budget in budgets)
+    graph_text, profile_text = planner.profile(json.loads(json.dumps(captured.graph)), inputs)
+    return _described(json.loads(graph_text), graph_text, profile_text, rows)
+
+
+def _row(
+    step: Step,
+    planner: Planner,
+    captured: Capture,
+    inputs: dict[int, torch.Tensor],
+    budget: str | int,
+) -> BudgetRow:
+    chosen: list[Budgets] = []
+
+    def limits(peak_bytes: int) -> Budgets:
+        chosen.append(step.limits(parse_bytes(budget, peak_bytes), peak_bytes))
+        return chosen[-1]
+
+    graph = json.loads(json.dumps(captured.graph))
+    try:
+        forecast = planner.prepare(graph, inputs, limits, [], []).forecast
+    except InfeasibleError as error:
+        return BudgetRow(chosen[-1].device, None, error.least_bytes)
+    return BudgetRow(chosen[-1].device, forecast)
+
+
+def _described(
+    graph: dict[str, Any], graph_text: str, profile_text: str, rows: tuple[BudgetRow, ...]
+) -> Estimate:
+    with translated():
+        live = outsize_core.liveness(graph_text, profile_text)
+        floor = outsize_core.floor(graph_text, profile_text)
+    at = live["peak_op"]
+    by_class: dict[str, int] = {}
+    by_module: dict[str, int] = {}
+    for index, storage in enumerate(graph["storages"]):
+        touched = live["touched_by"][index]
+        if not touched or storage["bytes"] == 0:
+            continue
+        there = storage.get("entry") or touched[0] <= at
+        if not there or not (storage.get("exit") or at <= touched[-1]):
+            continue
+        _add(by_class, storage["role"], storage["bytes"])
+        _add(by_module, _owner(graph, storage, touched), storage["bytes"])
+    workspace = live["peak_bytes"] - sum(by_class.values())
+    if workspace > 0:
+        _add(by_class, "workspace", workspace)
+        _add(by_module, _module(graph["ops"][at]), workspace)
+    return Estimate(
+        unplanned_peak_bytes=live["peak_bytes"],
+        peak_op=op_words(at, graph["ops"][at]),
+        floor_bytes=floor["bytes"],
+        floor_op=op_words(floor["op"], graph["ops"][floor["op"]]),
+        compute_s=sum(op["ns"] for op in json.loads(profile_text)["ops"]) / 1e9,
+        by_class=_largest_first(by_class),
+        by_module=_largest_first(by_module),
+        rows=rows,
+    )
+
+
+def _add(sizes: dict[str, int], name: str, size: int) -> None:
+    sizes[name] = sizes.get(name, 0) + size
+
+
+def _largest_first(sizes: dict[str, int]) -> dict[str, int]:
+    return dict(sorted(sizes.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _owner(graph: dict[str, Any], storage: dict[str, Any], touched: list[int]) -> str:
+    """The module of a parameter, or of the op that makes an activation."""
+    kind, _, name = storage.get("name", "").partition(":")
+    if kind in ("param", "grad", "buffer", "state") and name:
+        return str(name.rpartition(":")[2].rpartition(".")[0])
+    return _module(graph["ops"][touched[0]])
+
+
+def _module(op: dict[str, Any]) -> str:
+    return str(op.get("site", {}).get("module", ""))
+
+
+def op_words(index: int, op: dict[str, Any]) -> str:
+    """An op for people: "op 12 aten.mm (wte, model.py:7)"."""
+    site = op.get("site", {})
+    where = [site["module"]] if site.get("module") else []
+    if site.get("file"):
+        where.append(f"{site['file']}:{site.get('line', 0)}")
+    return f"op {index} {op['name']}" + (f" ({', '.join(where)})" if where else "")
