@@ -165,3 +165,27 @@ def test_closing_one_of_two_steps_leaves_the_other_its_memory() -> None:
     again(data)
     assert again.shared_homes() is homes
     assert torch.equal(check(data), evaluate(data))
+
+
+def test_a_step_named_as_what_it_calls_is_not_looked_into() -> None:
+    """`optimizer.step()` in a function of the global name `step`: the decorated step is no state of its own."""
+    from outsize.capture.seal import Seal
+
+    model, optimizer = make()
+    scope = {"model": model, "optimizer": optimizer, "outsize": outsize, "quiet": quiet}
+    exec(
+        "@outsize.step(model, optimizer, budget='64MiB', log=quiet)\n"
+        "def step(x):\n"
+        "    loss = model(x).square().mean()\n"
+        "    loss.backward()\n"
+        "    optimizer.step()\n"
+        "    optimizer.zero_grad()\n"
+        "    return loss\n",
+        scope,
+    )
+    step: Any = scope["step"]
+    step(torch.ones(4, 16))
+    seal = Seal({"step": step.function})
+    assert not [c.path for c in seal.containers if "_variants" in c.path or "_planner" in c.path]
+    assert any(c.object is optimizer.param_groups for c in seal.containers)
+    step.close()
