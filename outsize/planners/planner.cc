@@ -21,6 +21,8 @@ struct Entry {
 constexpr Entry kPlanners[] = {
     {"keep", planning::plan_keep},
     {"sqrt-n", planning::plan_sqrt_n},
+    {"odswap", planning::plan_odswap},
+    {"swapadvisor", planning::plan_swapadvisor},
     {"outsize", planning::plan_outsize},
     {"swap-everything", planning::plan_swap_everything},
     {"recompute-everything", planning::plan_recompute_everything},

@@ -38,6 +38,7 @@ struct Move {
   int32_t out_by = kAnyTime;     // >= release
   int32_t in_after = kAnyTime;   // < arrive
   int32_t in_by = kAnyTime;      // >= arrive
+  bool copy_clean = false;       // copied out even where the tier below holds the same content
 };
 
 // The gaps in which the program has something away, by instance, then by touch; none without a step

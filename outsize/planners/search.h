@@ -48,6 +48,8 @@ class Search {
 // The planners by name; each leaves its best plan in `search`, or says why there is none.
 Status plan_keep(Search& search);
 Status plan_sqrt_n(Search& search);
+Status plan_odswap(Search& search);
+Status plan_swapadvisor(Search& search);
 Status plan_outsize(Search& search);
 Status plan_swap_everything(Search& search);
 Status plan_recompute_everything(Search& search);

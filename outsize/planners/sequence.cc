@@ -158,7 +158,7 @@ class Writer {
     size_t i = static_cast<size_t>(m.instance);
     int32_t version = program_.instance(m.instance).touches[static_cast<size_t>(m.touch)].after;
     Copied& to = below(i, m.below);
-    if (to.version != version) {
+    if (to.version != version || m.copy_clean) {
       if (!to.residency.valid()) {
         const Instance& in = program_.instances()[i];
         bool home =
