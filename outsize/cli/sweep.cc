@@ -106,6 +106,8 @@ Result<Answer> sweep(const Options& options) {
       object.set("step_ns", p.step_ns).set("ideal", ideal).set("bound_ns", bound_ns);
       // Where a plan for less memory was taken over, this says which.
       object.set("planned_for", best->budgets.device).set("peak", p.peak[0]);
+      const PlanStatistics& s = p.statistics;
+      object.set("moved", moved_object(s.moved_out, s.moved_in, s.moved_write, s.moved_read));
       table.row(
           {format_bytes(device), format_ns(p.step_ns), fmt::format("{:.1f}%", 100 * ideal),
            format_ns(bound_ns),

@@ -77,9 +77,9 @@ TurnsModel turns_model(int64_t working_set_bytes, int64_t solo_s, int64_t device
   model.working_set_bytes = working_set_bytes;
   model.solo_ns = solo_s * kSecond;
   model.device_phase_ns = device_phase_s * kSecond;
-  model.round_ns = 336'000'000;
-  model.busy_permille = 790;
-  model.fault_bytes_per_s = 10'900'000'000;
+  model.round_ns = 366'000'000;
+  model.busy_permille = 770;
+  model.fault_bytes_per_s = 9'300'000'000;
   return model;
 }
 
@@ -89,10 +89,10 @@ struct TurnsCase {
 };
 std::vector<TurnsCase> turns_cases() {
   constexpr int64_t kSmall = 7'200'000'000, kBig = 15'300'000'000;
-  return {{"nvshare-small-50", turns_model(kSmall, 1332, 721)},
-          {"nvshare-small-90", turns_model(kSmall, 711, 650)},
-          {"nvshare-big-50", turns_model(kBig, 1385, 656)},
-          {"nvshare-big-90", turns_model(kBig, 724, 654)}};
+  return {{"nvshare-small-50", turns_model(kSmall, 1332, 722)},
+          {"nvshare-small-90", turns_model(kSmall, 711, 651)},
+          {"nvshare-big-50", turns_model(kBig, 1385, 658)},
+          {"nvshare-big-90", turns_model(kBig, 724, 656)}};
 }
 
 }  // namespace

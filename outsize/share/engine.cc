@@ -141,7 +141,7 @@ bool Engine::may_start(const Subtask& subtask) const {
 
 void Engine::grant_slots() {
   std::vector<int> order = slot_queue_;
-  if (setup_.options.policy == Policy::kSwapAware && setup_.options.rules.priority)
+  if (by_rank())
     std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
       return setup_.ranks[static_cast<size_t>(at(a).job)] <
              setup_.ranks[static_cast<size_t>(at(b).job)];
@@ -226,8 +226,12 @@ bool Engine::others_unfinished(int index) const {
   return false;
 }
 
+bool Engine::by_rank() const {
+  return setup_.options.rules.priority && ranks_commands(setup_.options.policy);
+}
+
 bool Engine::preempts(int id) const {
-  if (setup_.options.policy != Policy::kSwapAware || !setup_.options.rules.priority) return false;
+  if (!by_rank()) return false;
   const auto rank = [&](int subtask) { return setup_.ranks[static_cast<size_t>(at(subtask).job)]; };
   return rank(id) < rank(serving_->subtask);
 }
@@ -243,10 +247,8 @@ void Engine::serve_memory() {
     serving_.reset();
     ++memory_generation_;
   }
-  const bool by_rank = setup_.options.rules.priority;
-  const Policy policy = setup_.options.policy == Policy::kSwapAware && !by_rank
-                            ? Policy::kLru
-                            : setup_.options.policy;
+  const Policy policy =
+      ranks_commands(setup_.options.policy) && !by_rank() ? Policy::kLru : setup_.options.policy;
   std::vector<Queued> commands;
   for (const Command& command : queue_)
     commands.push_back({at(command.subtask).job, lacks(at(command.subtask))});
@@ -394,7 +396,7 @@ std::vector<Offer> Engine::offers_of(int index) const {
     offers.push_back({pages_of(point.budget_bytes, device_), time_ns, share(link_ns, time_ns)});
   }
   if (!offers.empty()) return offers;
-  const int64_t alone_ns = std::max<int64_t>(1, setup_.alone_ns[static_cast<size_t>(index)]);
+  const std::vector<int64_t>& times_ns = setup_.swap_times_ns[static_cast<size_t>(index)];
   const int64_t pages = pages_of(job.subtask_bytes, device_);
   for (int64_t percent = 0; percent <= 100; ++percent) {
     const int64_t in_swap = (pages * percent + 99) / 100;
@@ -403,7 +405,7 @@ std::vector<Offer> Engine::offers_of(int index) const {
     int64_t link_ns = transfer_ns(bytes, device_.swap_in_bytes_per_s);
     if (job.writes) link_ns += transfer_ns(bytes, device_.swap_out_bytes_per_s);
     link_ns *= job.subtasks * job.rounds;
-    const int64_t time_ns = alone_ns + link_ns;
+    const int64_t time_ns = std::max<int64_t>(1, times_ns[static_cast<size_t>(percent)]);
     offers.push_back({(pages - in_swap) * job.subtasks, time_ns, share(link_ns, time_ns), percent});
   }
   return offers;
@@ -421,6 +423,7 @@ void Engine::accept(int index, const Offer& offer, size_t chosen) {
   state.pages = offer.pages;
   state.expected_end_ns = now_ns_ + offer.time_ns;
   outcome.swap_percent = static_cast<int>(offer.swap_percent);
+  setup_.ranks[static_cast<size_t>(index)] = outcome.swap_percent;
   for (const int id : state.subtasks) {
     Subtask& subtask = at(id);
     const int64_t all = pages_of(described.subtask_bytes, device_);

@@ -17,7 +17,8 @@ struct Setup {
   Options options;
   std::vector<int> ranks;          // per job; empty: all equal
   std::vector<int> swap_percents;  // per job; empty: all 0
-  std::vector<int64_t> alone_ns;   // per job; the broker's
+  // The broker's: per job without a curve, its time by itself with each whole percent in swap.
+  std::vector<std::vector<int64_t>> swap_times_ns;
 };
 
 class Engine {
@@ -100,6 +101,7 @@ class Engine {
   bool wants_turn(int job) const;
   int64_t lacks(const Subtask& subtask) const;
   bool others_unfinished(int job) const;
+  bool by_rank() const;
   bool preempts(int subtask) const;
   const Job& job_of(const Subtask& subtask) const {
     return workload_->jobs[static_cast<size_t>(subtask.job)];

@@ -50,7 +50,7 @@ std::vector<int> swap_percents(std::span<const int64_t> pages, std::span<const i
 
 std::optional<size_t> next_command(Policy policy, const QueueView& queue) {
   if (queue.commands.empty()) return std::nullopt;
-  if (policy == Policy::kSwapAware) {
+  if (ranks_commands(policy)) {
     const auto first = std::min_element(
         queue.commands.begin(), queue.commands.end(), [&](const Queued& a, const Queued& b) {
           return queue.ranks[static_cast<size_t>(a.job)] < queue.ranks[static_cast<size_t>(b.job)];

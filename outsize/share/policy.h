@@ -64,10 +64,16 @@ struct Queued {
 struct QueueView {
   std::span<const Queued> commands;  // in order of arrival
   int64_t free_pages = 0;
-  std::span<const int> ranks;     // per job, for swap-aware
+  std::span<const int> ranks;     // per job; lower goes first
   std::optional<int> closed;      // the job that `mat` has closed
   bool others_unfinished = true;  // a job that is not closed still has work
 };
+
+// Whether the memory queue goes by rank: the swap-aware priority, or for the broker what a job uses
+// in swap, least first. Else by arrival.
+constexpr bool ranks_commands(Policy policy) {
+  return policy == Policy::kSwapAware || policy == Policy::kBroker;
+}
 
 // Index of the command that memory serves next; nothing where all of them have to wait.
 std::optional<size_t> next_command(Policy policy, const QueueView& queue);

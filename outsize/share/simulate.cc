@@ -30,6 +30,19 @@ void settle_swap_aware(const Workload& workload, const std::vector<int64_t>& alo
   setup.swap_percents = swap_percents(pages, giving, workload.device.pages());
 }
 
+void settle_broker(const Workload& workload, Setup& setup) {
+  for (const Job& job : workload.jobs) {
+    std::vector<int64_t>& times_ns = setup.swap_times_ns.emplace_back();
+    if (!job.curve.empty()) continue;
+    const Workload single{workload.name, workload.source, workload.device, {job}};
+    for (int percent = 0; percent <= 100; ++percent) {
+      Setup in_swap;
+      in_swap.swap_percents = {percent};
+      times_ns.push_back(Engine(single, in_swap).run().makespan_ns);
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<int64_t> alone_times(const Workload& workload) {
@@ -48,7 +61,7 @@ Outcome simulate(const Workload& workload, const Options& options) {
   setup.options = options;
   std::vector<double> weights;
   if (options.policy == Policy::kSwapAware) settle_swap_aware(workload, alone, setup, weights);
-  setup.alone_ns = alone;
+  if (options.policy == Policy::kBroker) settle_broker(workload, setup);
   Outcome outcome = Engine(workload, setup).run();
   for (size_t j = 0; j < workload.jobs.size(); ++j) {
     JobOutcome& job = outcome.jobs[j];

@@ -26,7 +26,7 @@ namespace outsize::share {
 
 // Each can be turned off, to see what it is worth.
 struct Rules {
-  bool priority = true;          // swap-aware: the memory queue by rank; off: by arrival
+  bool priority = true;          // swap-aware, broker: the memory queue by rank; off: by arrival
   bool use_in_swap = true;       // swap-aware: a share stays in swap; off: all is brought in
   bool lowest_first = true;      // swap-aware: the lowest priority gives first; off: the highest
   bool for_each_subtask = true;  // swap-aware: weights are divided by the number of sub-tasks
