@@ -94,6 +94,8 @@ class FakeDevice : public Device {
     return contents;
   }
 
+  Bytes& tier(Tier tier) { return tiers_[static_cast<size_t>(tier)]; }
+
   Status begin_step() override {
     ++begins;
     return Done{};
