@@ -61,14 +61,10 @@ Result<Answer> run(const Options& options) {
     if (*capacity == 0) return bad_input("--capacity: wanted more than 0");
     asked.capacity = *capacity;
   }
-  const bool limited = options.search.seconds || options.search.work;
-  // Someone who gives it time, or asks for a height, wants it searched.
-  asked.method = !options.method.empty()          ? options.method
-                 : limited || asked.capacity != 0 ? "search"
-                                                  : "fast";
+  asked.method = options.method.empty() ? "search" : options.method;
   asked.seed = options.search.seed_value();
   Deadline deadline = options.search.deadline(interrupted_flag());
-  if (limited || asked.capacity != 0) asked.deadline = &deadline;
+  asked.deadline = &deadline;
   const Packing packing = pack(file->buffers, asked);
   const double seconds = deadline.seconds();
 
@@ -118,8 +114,7 @@ void add_pack(Command& parent) {
   command.option("--capacity", "BYTES", options->capacity,
                  "find a packing no higher; 110% of the most bytes live at once is read too");
   command.option("--method", "NAME", options->method,
-                 fmt::format("{}; search where a limit or a capacity is given, else fast",
-                             fmt::join(pack_methods(), ", ")));
+                 fmt::format("{}; search where none is given", fmt::join(pack_methods(), ", ")));
   options->search.declare(command);
   command.output_file(options->output, "the buffers with their offsets; - is standard output");
   command.does([options] { return run(*options); });

@@ -120,7 +120,7 @@ bool run_skyline(const Instance& instance, const std::vector<uint32_t>& order, i
     const int64_t at = placer.find(b, Fit::kFirst);
     placer.put(b, at);
     if (placed != nullptr) placed->push_back(b);
-    if (at + instance.buffer(b).size > limit) return false;
+    if (at + instance.buffer(b).size > limit || placer.stopped()) return false;
     instance.for_neighbours(b, [&](uint32_t q) {
       if (placer.offsets()[q] != kUnplaced) return;
       const int64_t above = lowest_above(instance, placer, q, b);

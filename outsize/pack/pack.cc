@@ -1,8 +1,10 @@
 #include "outsize/pack/pack.h"
 
 #include <algorithm>
+#include <memory>
 
 #include "outsize/base/check.h"
+#include "outsize/pack/core.h"
 #include "outsize/pack/exact.h"
 #include "outsize/pack/orders.h"
 #include "outsize/pack/place.h"
@@ -72,38 +74,141 @@ int64_t height_of(const Instance& instance, const std::vector<int64_t>& offsets)
   return height;
 }
 
-// Exact search and local search in turn. The first aims at the goal; where that is out of reach in
-// its turn, at something between it and the best; where it is proved out of reach, the bound rises.
-void search(const Instance& instance, const PackOptions& options, int64_t goal, Found& best,
-            Packing& packing) {
+// The portfolio: exact search of the core, and where that does not apply exact search of the whole;
+// local search between. Each aims at the goal; where that is out of reach in its turn, at something
+// between it and the best as well; where it is proved out of reach, the bound rises.
+class Portfolio {
+ public:
+  Portfolio(const Instance& instance, const PackOptions& options, Deadline& deadline, int64_t goal,
+            Found& best, Packing& packing)
+      : instance_(instance),
+        options_(options),
+        deadline_(deadline),
+        goal_(goal),
+        best_(best),
+        packing_(packing),
+        core_applies_(packing::CoreSearch::applies(instance)),
+        exact_applies_(!core_applies_ && packing::exact_applies(instance)) {}
+
+  bool done() const { return settled_ || best_.height <= goal_ || deadline_.reached(); }
+
+  void search_goal(int64_t work) {
+    if (core_applies_) {
+      if (!at_goal_ || at_goal_->capacity() != goal_)
+        at_goal_ = std::make_unique<packing::CoreSearch>(instance_, goal_, options_.seed);
+      take_core(*at_goal_, work);
+    } else if (exact_applies_) {
+      take_exact(goal_, work);
+    }
+  }
+
+  // Halfway between the goal and the best: above what has failed there in its turn.
+  void search_between(int64_t work) {
+    if (options_.capacity > 0 || !(core_applies_ || exact_applies_)) return;
+    low_ = std::max(low_, goal_);
+    const int64_t aim = low_ + (best_.height - low_) / 2;
+    if (aim <= goal_ || aim >= best_.height) {
+      low_ = goal_;
+      return;
+    }
+    const int64_t height = best_.height;
+    if (core_applies_) {
+      packing::CoreSearch between(instance_, aim, options_.seed);
+      take_core(between, work);
+    } else {
+      take_exact(aim, work);
+    }
+    if (best_.height == height) low_ = aim;
+  }
+
+  void improve(uint64_t turn, int64_t work) {
+    const int64_t height = best_.height;
+    best_ = packing::improve_order(instance_, std::move(best_), goal_, options_.seed + turn, work,
+                                   deadline_);
+    if (best_.height < height) packing_.method = "search";
+  }
+
+ private:
+  void take_core(packing::CoreSearch& core, int64_t work) {
+    switch (core.turn(work, deadline_)) {
+      case packing::CoreSearch::Outcome::kFound:
+        take(core.offsets());
+        break;
+      case packing::CoreSearch::Outcome::kNone:
+        if (core.proves()) take_proof(core.capacity());
+        break;
+      case packing::CoreSearch::Outcome::kStopped:
+        break;
+    }
+  }
+
+  void take_exact(int64_t aim, int64_t work) {
+    packing::ExactResult result = packing::search_exact(instance_, aim, work, deadline_);
+    if (result.offsets) take(*result.offsets);
+    if (result.proved_infeasible) take_proof(aim);
+  }
+
+  void take(const std::vector<int64_t>& offsets) {
+    const int64_t height = height_of(instance_, offsets);
+    if (height >= best_.height) return;
+    best_ = {offsets, height};
+    packing_.method = "exact";
+  }
+
+  void take_proof(int64_t aim) {
+    packing_.lower_bound = std::max(packing_.lower_bound, aim + 1);
+    goal_ = std::max(goal_, aim + 1);
+    settled_ = options_.capacity > 0;  // the question is answered
+  }
+
+  const Instance& instance_;
+  const PackOptions& options_;
+  Deadline& deadline_;
+  int64_t goal_;
+  Found& best_;
+  Packing& packing_;
+  const bool core_applies_, exact_applies_;
+  std::unique_ptr<packing::CoreSearch> at_goal_;
+  int64_t low_ = 0;
+  bool settled_ = false;
+};
+
+// Every rule once, the best taken. Where there is a deadline one answer is made whatever it says.
+void try_rules(const Instance& instance, const PackOptions& options, int64_t goal, size_t first,
+               size_t last, Placer& placer, Found& best, Packing& packing) {
+  for (size_t r = first; r < last && best.height > goal; ++r) {
+    const bool answered = best.height != packing::kNoLimit;
+    if (answered && options.deadline != nullptr && options.deadline->reached()) return;
+    placer.stop_at(answered ? options.deadline : nullptr);
+    const Rule& rule = packing::rules()[r];
+    const int64_t before = placer.work();
+    // Only a strictly lower packing is of use.
+    const bool placed =
+        packing::run_rule(instance, rule, answered ? best.height - 1 : best.height, placer);
+    if (placed) {
+      complete(instance, rule, placer);
+      best = {placer.offsets(), placer.height()};
+      packing.method = rule.name;
+    }
+    if (options.deadline != nullptr) options.deadline->spend(placer.work() - before);
+  }
+}
+
+void search(const Instance& instance, const PackOptions& options, int64_t goal, Placer& placer,
+            Found& best, Packing& packing) {
   Deadline forever;
   Deadline& deadline = options.deadline != nullptr ? *options.deadline : forever;
   const int64_t work_before = deadline.work_done();
-  const bool exact = packing::exact_applies(instance) && instance.listed();
-  int64_t aim = goal, length = kFirstTurn;
-  for (uint64_t turn = 0; best.height > goal && !deadline.reached(); ++turn, length *= 2) {
-    if (exact) {
-      packing::ExactResult result = packing::search_exact(instance, aim, length, deadline);
-      if (result.offsets) {
-        best.height = height_of(instance, *result.offsets);
-        best.offsets = std::move(*result.offsets);
-        packing.method = "exact";
-        aim = goal;
-      } else if (result.proved_infeasible) {
-        packing.lower_bound = std::max(packing.lower_bound, aim + 1);
-        goal = std::max(goal, aim + 1);
-        if (options.capacity > 0) break;  // the question is answered
-        aim = goal;
-      } else if (options.capacity == 0) {
-        aim = aim + (best.height - aim) / 2;
-        if (aim + 1 >= best.height) aim = goal;
-      }
-      if (best.height <= goal) break;
-    }
-    const int64_t height = best.height;
-    best = packing::improve_order(instance, std::move(best), goal, options.seed + turn, length,
-                                  deadline);
-    if (best.height < height) packing.method = "search";
+  Portfolio portfolio(instance, options, deadline, goal, best, packing);
+  // An answer at once; then the search that most often settles it; then what is left of the rules.
+  portfolio.search_goal(kFirstTurn);
+  if (!portfolio.done())
+    try_rules(instance, options, goal, 1, packing::rules().size(), placer, best, packing);
+  int64_t length = kFirstTurn;
+  for (uint64_t turn = 0; !portfolio.done(); ++turn, length *= 2) {
+    portfolio.search_goal(length);
+    if (!portfolio.done()) portfolio.search_between(length);
+    if (!portfolio.done()) portfolio.improve(turn, length);
     if (options.deadline == nullptr) break;
   }
   packing.work += deadline.work_done() - work_before;
@@ -133,26 +238,20 @@ Packing pack(const std::vector<Buffer>& buffers, const PackOptions& options) {
   Placer placer(instance);
   Found best;
   best.height = packing::kNoLimit;
+  const std::vector<Rule>& rules = packing::rules();
+  const auto named = std::find_if(rules.begin(), rules.end(),
+                                  [&](const Rule& rule) { return rule.name == options.method; });
   const bool all = options.method == "fast" || options.method == "search";
-  bool known = all;
-  for (const Rule& rule : packing::rules()) {
-    if (!all && rule.name != options.method) continue;
-    known = true;
-    // Only a strictly lower packing is of use.
-    const int64_t limit = best.height == packing::kNoLimit ? best.height : best.height - 1;
-    if (!packing::run_rule(instance, rule, limit, placer)) continue;
-    complete(instance, rule, placer);
-    best = {placer.offsets(), placer.height()};
-    packing.method = rule.name;
-    if (best.height <= goal) break;
-    if (all && options.deadline != nullptr && options.deadline->reached()) break;
-  }
-  OUTSIZE_CHECK(known, "no packing method '{}'", options.method);
+  OUTSIZE_CHECK(all || named != rules.end(), "no packing method '{}'", options.method);
+  const auto alone = static_cast<size_t>(named - rules.begin());
+  if (options.method == "fast")
+    try_rules(instance, options, goal, 0, rules.size(), placer, best, packing);
+  else
+    try_rules(instance, options, goal, all ? 0 : alone, all ? 1 : alone + 1, placer, best, packing);
   packing.work = placer.work();
-  if (options.deadline != nullptr) options.deadline->spend(packing.work);
 
   if (options.method == "search" && best.height > goal && !packing.conflict)
-    search(instance, options, goal, best, packing);
+    search(instance, options, goal, placer, best, packing);
 
   packing.offsets = std::move(best.offsets);
   packing.height = best.height;

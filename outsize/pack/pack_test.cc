@@ -266,20 +266,68 @@ TEST_P(PublicInstance, FastIsValidAndWithinItsWaste) {
             static_cast<double>(packing.lower_bound) * (1 + GetParam().most_waste));
 }
 
-TEST(Pack, SearchFitsPublicInstancesIntoTheirCapacity) {
-  for (const char* name : {"C.1048576.csv", "J.1048576.csv", "K.1048576.csv"}) {
-    const auto text = data_text(std::string("pack/") + name);
-    if (!text) GTEST_SKIP() << "no pack/" << name << " under " << data_folder();
-    const Result<PackFile> file = pack_file_from_csv(*text);
-    ASSERT_TRUE(file.ok()) << file.error().message;
-    Deadline deadline = Deadline::after_work(3'000'000);
-    PackOptions o = options("search", 1'048'576);
-    o.deadline = &deadline;
-    const Packing packing = pack(file->buffers, o);
-    EXPECT_TRUE(packing.fits()) << name << ": " << packing.height;
-    EXPECT_EQ(packing.method, "exact");
-    expect_valid(file->buffers, packing);
+struct Fitting {
+  std::string name;
+  int64_t capacity;
+  int64_t work;
+};
+
+class FittingInstance : public ::testing::TestWithParam<Fitting> {};
+
+TEST_P(FittingInstance, SearchFitsItIntoTheCapacity) {
+  const auto text = data_text("pack/" + GetParam().name);
+  if (!text) GTEST_SKIP() << "no pack/" << GetParam().name << " under " << data_folder();
+  const Result<PackFile> file = pack_file_from_csv(*text);
+  ASSERT_TRUE(file.ok()) << file.error().message;
+  Deadline deadline = Deadline::after_work(GetParam().work);
+  PackOptions o = options("search", GetParam().capacity);
+  o.deadline = &deadline;
+  const Packing packing = pack(file->buffers, o);
+  EXPECT_TRUE(packing.fits()) << packing.height;
+  expect_valid(file->buffers, packing);
+}
+
+// C, resnet50, G_1 at their lower bounds; the capacity is that of the others but D and J.
+INSTANTIATE_TEST_SUITE_P(
+    All, FittingInstance,
+    ::testing::Values(
+        Fitting{"A.1048576.csv", 1048576, 500'000}, Fitting{"B.1048576.csv", 1048576, 500'000},
+        Fitting{"C.1048576.csv", 1039360, 500'000}, Fitting{"D.1048576.csv", 1048576, 500'000},
+        Fitting{"E.1048576.csv", 1048576, 2'000'000}, Fitting{"F.1048576.csv", 1048576, 500'000},
+        Fitting{"G.1048576.csv", 1048576, 500'000}, Fitting{"H.1048576.csv", 1048576, 500'000},
+        Fitting{"I.1048576.csv", 1048576, 500'000}, Fitting{"J.1048576.csv", 1048576, 500'000},
+        Fitting{"K.1048576.csv", 1048576, 4'000'000},
+        Fitting{"resnet50.csv", 1515472556, 1'000'000}, Fitting{"G_1.csv", 3030937746, 500'000}),
+    [](const auto& param) {
+      const std::string& name = param.param.name;
+      return name.substr(0, name.find('.'));
+    });
+
+// Few sections are the core's at first, so that most buffers are filled in around it.
+TEST(Pack, SearchSettlesThousandsByTheirCore) {
+  Random random(5);
+  std::vector<Buffer> buffers;
+  for (int64_t i = 0; i < 3000; ++i) {
+    const int64_t begin = random.below(3000);
+    buffers.push_back(
+        buffer(i, {begin, begin + 1 + random.below(40)}, 64 * (1 + random.below(200))));
   }
+  const int64_t fast = pack(buffers, options("fast")).height;
+  Deadline deadline = Deadline::after_work(100'000);
+  PackOptions o = options("search");
+  o.deadline = &deadline;
+  const Packing packing = pack(buffers, o);
+  expect_valid(buffers, packing);
+  EXPECT_LT(packing.height, fast);
+}
+
+TEST(Pack, NeighboursLookedUpByBirthAreThoseListed) {
+  // 5,000 that all live at once have more pairs than are listed; each gets bytes of its own.
+  std::vector<Buffer> buffers;
+  for (int64_t i = 0; i < 5000; ++i) buffers.push_back(buffer(i, {i % 7, 100 - i % 5}, 1));
+  const Packing packing = pack(buffers, options("birth"));
+  EXPECT_EQ(packing.height, 5000);
+  expect_valid(buffers, packing);
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -7,8 +7,8 @@
 namespace outsize::packing {
 namespace {
 
-// Above this many pairs, neighbours are found by scanning instead of from lists (4 bytes a pair).
-constexpr int64_t kMostListedPairs = 60'000'000;
+// Above this many pairs, neighbours are looked up by birth instead of listed (4 bytes a pair).
+constexpr size_t kMostListedPairs = 12'000'000;
 
 std::vector<Piece> pieces_of(const Buffer& buffer) {
   std::vector<Piece> pieces;
@@ -51,22 +51,24 @@ bool Instance::overlap(size_t a, size_t b) const {
 
 void Instance::list_neighbours() {
   const size_t n = buffers_.size();
-  std::vector<uint32_t> by_birth;
   for (uint32_t b = 0; b < n; ++b)
-    if (!pieces_[b].empty()) by_birth.push_back(b);
-  std::stable_sort(by_birth.begin(), by_birth.end(), [&](uint32_t a, uint32_t b) {
+    if (!pieces_[b].empty()) by_birth_.push_back(b);
+  std::stable_sort(by_birth_.begin(), by_birth_.end(), [&](uint32_t a, uint32_t b) {
     return buffers_[a].life.begin < buffers_[b].life.begin;
   });
   // Sweep by birth, keeping those that are still alive.
   std::vector<uint32_t> alive;
   std::vector<std::pair<uint32_t, uint32_t>> pairs;
-  for (uint32_t b : by_birth) {
+  for (uint32_t b : by_birth_) {
     std::erase_if(alive,
                   [&](uint32_t q) { return buffers_[q].life.end <= buffers_[b].life.begin; });
     for (uint32_t q : alive)
       if ((buffers_[b].gaps.empty() && buffers_[q].gaps.empty()) || overlap(b, q))
         pairs.emplace_back(b, q);
-    if (2 * static_cast<int64_t>(pairs.size()) > kMostListedPairs) return;
+    if (2 * pairs.size() > kMostListedPairs) {
+      build_stabs();
+      return;
+    }
     alive.push_back(b);
   }
   first_.assign(n + 1, 0);
@@ -82,6 +84,25 @@ void Instance::list_neighbours() {
     neighbours_[static_cast<size_t>(next[b]++)] = a;
   }
   listed_ = true;
+}
+
+void Instance::build_stabs() {
+  while (leaves_ < by_birth_.size()) leaves_ *= 2;
+  stabbed_.resize(2 * leaves_);
+  position_.assign(buffers_.size(), 0);
+  for (size_t i = 0; i < by_birth_.size(); ++i) {
+    const uint32_t b = by_birth_[i];
+    position_[b] = i;
+    const auto dead = std::partition_point(by_birth_.begin(), by_birth_.end(), [&](uint32_t q) {
+      return buffers_[q].life.begin < buffers_[b].life.end;
+    });
+    size_t low = leaves_ + i + 1;
+    size_t high = leaves_ + static_cast<size_t>(dead - by_birth_.begin());
+    for (; low < high; low /= 2, high /= 2) {
+      if (low % 2 == 1) stabbed_[low++].push_back(b);
+      if (high % 2 == 1) stabbed_[--high].push_back(b);
+    }
+  }
 }
 
 void Instance::measure_load() {
@@ -132,7 +153,6 @@ Placer::Placer(const Instance& instance) : instance_(instance) { reset(); }
 
 void Placer::reset() {
   offsets_.assign(instance_.size(), kUnplaced);
-  placed_.clear();
   height_ = 0;
   for (size_t b = 0; b < instance_.size(); ++b) {
     const Buffer& buffer = instance_.buffer(b);
@@ -153,18 +173,23 @@ void Placer::take(size_t b, size_t q) {
             {at + other.window.begin - mine.window.end, at + other.window.end - mine.window.begin});
 }
 
-int64_t Placer::find(size_t b, Fit fit) {
+void Placer::take_all(size_t b) {
   ++work_;
   taken_.clear();
-  if (instance_.listed()) {
-    instance_.for_neighbours(b, [&](uint32_t q) {
-      if (offsets_[q] != kUnplaced) take(b, q);
-    });
-  } else {
-    const Interval life = instance_.buffer(b).life;
-    for (uint32_t q : placed_)
-      if (life.overlaps(instance_.buffer(q).life)) take(b, q);
-  }
+  instance_.for_neighbours(b, [&](uint32_t q) {
+    if (offsets_[q] != kUnplaced) take(b, q);
+  });
+}
+
+bool Placer::fits(size_t b, int64_t offset) {
+  take_all(b);
+  return std::none_of(taken_.begin(), taken_.end(), [&](const Taken& taken) {
+    return taken.low < offset && offset < taken.high;
+  });
+}
+
+int64_t Placer::find(size_t b, Fit fit) {
+  take_all(b);
   std::sort(taken_.begin(), taken_.end(),
             [](const Taken& x, const Taken& y) { return x.low < y.low; });
   const int64_t alignment = instance_.buffer(b).alignment;
@@ -186,7 +211,6 @@ int64_t Placer::find(size_t b, Fit fit) {
 void Placer::put(size_t b, int64_t offset) {
   offsets_[b] = offset;
   if (instance_.empty(b)) return;
-  placed_.push_back(static_cast<uint32_t>(b));
   height_ = std::max(height_, offset + instance_.buffer(b).size);
 }
 
@@ -194,7 +218,7 @@ bool Placer::place_all(const std::vector<uint32_t>& order, Fit fit, int64_t limi
   for (uint32_t b : order) {
     const int64_t at = find(b, fit);
     put(b, at);
-    if (at + instance_.buffer(b).size > limit) return false;
+    if (at + instance_.buffer(b).size > limit || stopped()) return false;
   }
   return true;
 }

@@ -48,8 +48,16 @@ class Instance {
       for (int64_t i = first_[b]; i < first_[b + 1]; ++i) f(neighbours_[static_cast<size_t>(i)]);
       return;
     }
-    for (uint32_t q = 0; q < buffers_.size(); ++q)
-      if (q != b && overlap(b, q)) f(q);
+    if (empty(b)) return;
+    // Those born later while b lives, and those that live when it is born.
+    for (size_t i = position_[b] + 1; i < by_birth_.size(); ++i) {
+      const uint32_t q = by_birth_[i];
+      if (buffers_[q].life.begin >= buffers_[b].life.end) break;
+      if (overlap(b, q)) f(q);
+    }
+    for (size_t node = leaves_ + position_[b]; node > 0; node /= 2)
+      for (uint32_t q : stabbed_[node])
+        if (overlap(b, q)) f(q);
   }
   bool listed() const { return listed_; }
   bool overlap(size_t a, size_t b) const;
@@ -59,6 +67,7 @@ class Instance {
 
  private:
   void list_neighbours();
+  void build_stabs();
   void measure_load();
 
   const std::vector<Buffer>& buffers_;
@@ -66,6 +75,13 @@ class Instance {
   bool listed_ = false;
   std::vector<int64_t> first_;  // neighbours of b: neighbours_[first_[b], first_[b + 1])
   std::vector<uint32_t> neighbours_;
+  // Where neighbours are too many to list, they are found by birth: those born after a buffer stand
+  // behind it, and those that live when it is born, and were born before it, are in the nodes above
+  // its leaf of a segment tree over by_birth_.
+  std::vector<uint32_t> by_birth_;  // buffers that are not empty
+  std::vector<size_t> position_;    // in by_birth_
+  size_t leaves_ = 1;
+  std::vector<std::vector<uint32_t>> stabbed_;
   int64_t most_live_ = 0;
   std::vector<int64_t> contention_;
 };
@@ -82,8 +98,14 @@ class Placer {
   // The offset that b would take; does not place it.
   int64_t find(size_t b, Fit fit);
   void put(size_t b, int64_t offset);
+  // Whether b at `offset` shares no byte with those placed.
+  bool fits(size_t b, int64_t offset);
+  // From now on place_all gives up when this is reached; null: never.
+  void stop_at(const Deadline* deadline) { deadline_ = deadline; }
+  // Now and then true where the deadline is reached.
+  bool stopped() const { return deadline_ != nullptr && work_ % 64 == 0 && deadline_->reached(); }
   // Places `order` (free, non-empty buffers) one by one; stops and returns false as soon as one
-  // ends above `limit`.
+  // ends above `limit`, or at the deadline.
   bool place_all(const std::vector<uint32_t>& order, Fit fit, int64_t limit);
 
   const std::vector<int64_t>& offsets() const { return offsets_; }
@@ -96,13 +118,15 @@ class Placer {
     int64_t low, high;
   };
   void take(size_t b, size_t q);
+  // Fills taken_ with what those placed take of b's offsets.
+  void take_all(size_t b);
 
   const Instance& instance_;
   std::vector<int64_t> offsets_;
-  std::vector<uint32_t> placed_;
   std::vector<Taken> taken_;  // scratch of find
   int64_t height_ = 0;
   int64_t work_ = 0;
+  const Deadline* deadline_ = nullptr;
 };
 
 }  // namespace outsize::packing
