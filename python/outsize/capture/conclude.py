@@ -32,7 +32,7 @@ def conclude(session: Session, result: Any) -> Capture:
         raise CaptureError(
             f"the step sets PyTorch's generator (torch.{name}; activation checkpointing does)",
             str(site),
-            "remove it: Outsize recomputes by itsession, with the same draws",
+            "remove it: Outsize recomputes by itself, with the same draws",
         )
     for optimizer in {id(o): o for o in session.stepped}.values():
         if hasattr(optimizer, "_opt_called"):

@@ -24,6 +24,7 @@ from torch.optim import optimizer as torch_optimizer
 from torch.utils import _foreach_utils
 
 from outsize.capture.scalars import SYMBOLIC, choose, node_of, symbolic
+from outsize.errors import CaptureError
 
 _READERS = ("numpy", "tolist", "__array__", "data_ptr", "__dlpack__")
 _TEXTS = ("__repr__", "__str__", "__format__")
@@ -86,6 +87,10 @@ def patched(
                 stack.callback(types.remove, FakeTensor)
             _answer_no(enter)
             enter(replaced(fake_tensor.log, "disabled", True))
+        dynamo: Any = sys.modules.get("torch._dynamo.eval_frame")
+        if hasattr(dynamo, "_callback_from_stance"):  # asked by each call of a compiled function
+            stance = dynamo._callback_from_stance
+            enter(replaced(dynamo, "_callback_from_stance", _compiled_refuser(stance)))
         if on_scheduler is not None:
             for scheduler in _with_subclasses(lr_scheduler.LRScheduler):
                 if "step" in vars(scheduler):
@@ -104,6 +109,19 @@ def _answer_no(enter: Callable[[Any], Any]) -> None:
                 "transformers"
             ):
                 enter(replaced(module, name, _never))
+
+
+def _compiled_refuser(original: Any) -> Any:
+    def refuse(callback: Any) -> Any:
+        if not callable(callback):  # what disables compilation asks too
+            return original(callback)
+        raise CaptureError(
+            "the step calls something compiled by torch.compile: its kernels give other bits than the ops "
+            "that a capture sees",
+            way_out="leave torch.compile out (a compiled model has the plain one as ._orig_mod)",
+        )
+
+    return refuse
 
 
 def _never(tensor: Any = None) -> bool:

@@ -225,13 +225,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             raise CaptureError("the step reads tensor data into Python", way_out=CONTROL_FLOW)
         if self._plain:
             self._bind_plain(arguments, kinds)
-        around = tables.way_around(name, arguments)
-        if around:
-            raise CaptureError("the op needs state that is not among its arguments", way_out=around)
+        refused = tables.unplannable(name, arguments)
+        if refused:
+            raise CaptureError(refused[0], way_out=refused[1])
         before = len(self.storages.records)
         encoded = [encode(a, k, self.storages.value_of) for a, k in zip(arguments, kinds)]
         watched = self._watched(name, schema, arguments) if self.check_writes else []
-        outputs = self._run(func, args, kwargs)
+        outputs = self._repaired(name, arguments, self._run(func, args, kwargs))
         for position, tensor, copy in watched:
             if not torch.equal(_bytes_of(tensor), copy):
                 raise CaptureError(
@@ -300,6 +300,21 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             )
         )
         return result
+
+    def _repaired(self, name: str, arguments: list[Any], outputs: Any) -> Any:
+        """The outputs, with the dtypes that the real kernel gives them."""
+        wrong = tables.true_dtypes(name, arguments)
+        if self.fake_mode is None or not wrong:
+            return outputs
+        repaired = list(outputs)
+        with self.fake_mode:
+            for position, dtype in wrong.items():
+                made = repaired[position]
+                if isinstance(made, torch.Tensor) and made.dtype != dtype:
+                    repaired[position] = torch.empty_strided(
+                        made.size(), made.stride(), dtype=dtype, device=made.device
+                    )
+        return tuple(repaired)
 
     def _run(self, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         if self.fake_mode is None:
@@ -423,6 +438,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         before: int,
         site: Site,
     ) -> None:
+        if torch.Tag.inplace_view in func.tags and not name.startswith(tables.REBINDING):
+            self._check_fake(name, arguments)
+            return  # a view: the tensor has another geometry from here on
         storages = self.storages
         access = _Access()
         unmarked = tables.mutated_beyond_schema(name, arguments)
@@ -487,6 +505,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 site=site,
             )
         )
+
+    def _check_fake(self, name: str, arguments: list[Any]) -> None:
+        if self.fake_mode is not None and not isinstance(arguments[0], FakeTensor):
+            raise CaptureError(
+                f"{name} changes the shape of a tensor that is there before the step, in place",
+                way_out="make a view instead: transpose() for transpose_(), and so on",
+            )
 
     def add_copy(self, target: torch.Tensor, source: torch.Tensor, site: Site) -> None:
         """Records `target.copy_(source)`: a persistent tensor that the step replaced by a new one."""

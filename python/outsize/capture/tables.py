@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 # Arguments that the kernel writes though the schema marks no write: (positions, position of the
 # `training` flag or None).
 _UNMARKED_WRITES: dict[str, tuple[tuple[int, ...], int | None]] = {
@@ -34,6 +36,12 @@ _UNREPEATABLE: dict[str, tuple[int, str]] = {
     ),
 }
 
+# Ops whose requests for memory depend on tensor data, so that no plan can hold them.
+_DATA_SIZED: dict[str, str] = {
+    "aten.embedding_renorm_.default": "for an embedding with max_norm: renormalise its weights between steps",
+    "aten.linalg_matrix_exp.default": 'for an orthogonal layer: orthogonal(..., orthogonal_map="cayley")',
+}
+
 # Ops that change a tensor's geometry or storage behind its other views.
 REBINDING = ("aten.set_.", "aten.resize_.", "aten.resize_as_.", "aten.set_data.")
 
@@ -48,7 +56,40 @@ def mutated_beyond_schema(name: str, arguments: list[Any]) -> tuple[int, ...]:
     return positions
 
 
-def way_around(name: str, arguments: list[Any]) -> str:
-    """What to do instead of calling this op, if it can't be part of a plan; "" if it can."""
+def unplannable(name: str, arguments: list[Any]) -> tuple[str, str] | None:
+    """Why this op can't be part of a plan and what to do instead; None if it can."""
+    if name in _DATA_SIZED:
+        return "the memory that the op asks for depends on tensor data", _DATA_SIZED[name]
     position, way_out = _UNREPEATABLE.get(name, (None, ""))
-    return way_out if position is not None and arguments[position] else ""
+    if position is None or not arguments[position]:
+        return None
+    return "the op needs state that is not among its arguments", way_out
+
+
+def true_dtypes(name: str, arguments: list[Any]) -> dict[int, torch.dtype]:
+    """The dtypes of results, by position, that fake kernels get wrong.
+
+    CPU kernels of normalisations with low-precision input and float32 weights keep their statistics in
+    float32 (fake ones: in the input's dtype), and give the input's gradient the input's dtype.
+    """
+    source, weight = _NORMALISATIONS.get(name, (None, None))
+    if source is None or weight is None:
+        return {}
+    low, high = arguments[source], arguments[weight]
+    if not isinstance(high, torch.Tensor) or low.dtype not in (torch.bfloat16, torch.float16):
+        return {}
+    if name in _STATISTICS:
+        return {position: high.dtype for position in (1, 2)}
+    return {0: low.dtype, 1: high.dtype, 2: high.dtype}
+
+
+# Positions of the input and the weight.
+_NORMALISATIONS = {
+    "aten.native_layer_norm.default": (0, 2),
+    "aten.native_group_norm.default": (0, 1),
+    "aten.native_batch_norm.default": (0, 1),
+    "aten.native_layer_norm_backward.default": (1, 5),
+    "aten.native_group_norm_backward.default": (1, 4),
+    "aten.native_batch_norm_backward.default": (1, 2),
+}
+_STATISTICS = frozenset(name for name in _NORMALISATIONS if not name.endswith("backward.default"))
