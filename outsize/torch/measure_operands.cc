@@ -73,11 +73,6 @@ const std::vector<std::byte>& Numbers::table(const std::string& dtype) {
     Random random(seed_);
     table.resize(kTableLength);
     for (std::byte& b : table) b = random.chance(0.5) ? std::byte{1} : std::byte{0};
-  } else if (*type == c10::ScalarType::Int) {
-    // Pivots of factorisations are of this type and count from 1; indices seldom are.
-    const at::Tensor ones = at::empty({kTableLength}, at::kInt).fill_(1);
-    table.resize(ones.nbytes());
-    std::memcpy(table.data(), ones.const_data_ptr(), table.size());
   }
   return table;
 }

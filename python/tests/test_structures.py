@@ -266,9 +266,6 @@ EQUAL: dict[str, Callable[[], Made]] = {
     "fft": lambda: trained(Spectrum(), torch.randn(16, 32)),
     "weight norm": lambda: rows(weight_norm(nn.Linear(32, 32)), nn.ReLU(), nn.Linear(32, 8)),
     "spectral norm": lambda: rows(spectral_norm(nn.Linear(32, 32)), nn.ReLU(), nn.Linear(32, 8)),
-    "orthogonal": lambda: rows(
-        orthogonal(nn.Linear(32, 32), orthogonal_map="cayley"), nn.Linear(32, 8)
-    ),
     "autograd function": lambda: trained(Scaled(), torch.randn(16, 32)),
     "adapters": lambda: rows(Adapter(), nn.GELU(), Adapter()),
     "gradient penalty": gradient_penalty,
@@ -353,7 +350,10 @@ REFUSED: dict[str, tuple[Callable[[], Made], str]] = {
         lambda: trained(nn.Embedding(50, 16, sparse=True), torch.randint(0, 50, (4, 6))),
         "sparse=False",
     ),
-    "matrix exponential": (lambda: rows(orthogonal(nn.Linear(32, 32))), 'orthogonal_map="cayley"'),
+    "matrix exponential": (
+        lambda: rows(orthogonal(nn.Linear(32, 32))),
+        "orthogonalise its weights between steps",
+    ),
     "shape changed in place": (turned, r"transpose\(\) for transpose_\(\)"),
     "checkpoint": (checkpointed, "Outsize recomputes by itself"),
 }

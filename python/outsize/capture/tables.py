@@ -39,7 +39,7 @@ _UNREPEATABLE: dict[str, tuple[int, str]] = {
 # Ops whose requests for memory depend on tensor data, so that no plan can hold them.
 _DATA_SIZED: dict[str, str] = {
     "aten.embedding_renorm_.default": "for an embedding with max_norm: renormalise its weights between steps",
-    "aten.linalg_matrix_exp.default": 'for an orthogonal layer: orthogonal(..., orthogonal_map="cayley")',
+    "aten.linalg_matrix_exp.default": "for an orthogonal layer: orthogonalise its weights between steps",
 }
 
 # Ops that change a tensor's geometry or storage behind its other views.
