@@ -43,13 +43,51 @@ std::optional<Error> why_not(const PackFile& file, const Packing& packing, int64
       capacity, packing.over.size(), file.buffers.size(), packing.height, packing.lower_bound);
 }
 
+// What the step's storages and workspaces are in program order, to be packed: a storage that is
+// there at entry lives from op 0, one wanted at exit to the last op, others from first to last use.
+PackFile buffers_of(const GraphFile& file) {
+  PackFile out;
+  const auto add = [&](std::string name, Interval life, int64_t bytes) {
+    Buffer& buffer = out.buffers.emplace_back();
+    buffer.id = static_cast<int64_t>(out.names.size());
+    buffer.life = life;
+    buffer.size = bytes;
+    out.names.push_back(std::move(name));
+  };
+  const Liveness liveness = liveness_of(file.graph, {});
+  const auto ops = static_cast<int64_t>(file.graph.ops.size());
+  for (size_t s = 0; s < file.graph.storages.size(); ++s) {
+    const Storage& storage = file.graph.storages[s];
+    const std::vector<OpId>& touched = liveness.touched_by[s];
+    if (touched.empty() && !(storage.entry && storage.exit)) continue;
+    const int64_t begin = storage.entry ? 0 : static_cast<int64_t>(touched.front().index());
+    const int64_t end = storage.exit ? ops : static_cast<int64_t>(touched.back().index()) + 1;
+    add(fmt::format("{}", s), {begin, end}, storage.bytes);
+  }
+  if (!file.profile) return out;
+  for (int64_t op = 0; op < ops; ++op) {
+    const int64_t bytes = file.profile->ops[static_cast<size_t>(op)].workspace_bytes;
+    if (bytes > 0) add(fmt::format("workspace{}", op), {op, op + 1}, bytes);
+  }
+  return out;
+}
+
+// MiniMalloc's CSV, or a graph: what begins with a brace.
+Result<PackFile> pack_file_from(std::string_view text) {
+  const auto first = text.find_first_not_of(" \t\r\n");
+  if (first == std::string_view::npos || text[first] != '{') return pack_file_from_csv(text);
+  const Result<GraphFile> graph = graph_file_from_json(text);
+  if (!graph.ok()) return graph.error();
+  return buffers_of(*graph);
+}
+
 Result<Answer> run(const Options& options) {
   if (Status sound = options.search.check(); !sound.ok()) return sound.error();
   if (Status known = check_method(options.method); !known.ok()) return known.error();
   if (Status writable = check_output(options.output); !writable.ok()) return writable.error();
   const Result<std::string> text = read_file(options.file);
   if (!text.ok()) return text.error();
-  const Result<PackFile> file = pack_file_from_csv(*text);
+  const Result<PackFile> file = pack_file_from(*text);
   if (!file.ok())
     return bad_input("{}: {}", options.file == "-" ? "standard input" : options.file,
                      file.error().message);
@@ -109,8 +147,10 @@ void add_pack(Command& parent) {
   auto options = std::make_shared<Options>();
   Command command =
       parent.subcommand("pack", "Gives addresses to buffers whose lifetimes are known (CSV).");
-  command.input_file("FILE", options->file,
-                     "id,lower,upper,size[,alignment,...]; - is standard input");
+  command.input_file(
+      "FILE", options->file,
+      "id,lower,upper,size[,alignment,...], or a graph: its storages in program order; - is "
+      "standard input");
   command.option("--capacity", "BYTES", options->capacity,
                  "find a packing no higher; 110% of the most bytes live at once is read too");
   command.option("--method", "NAME", options->method,

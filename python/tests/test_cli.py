@@ -444,6 +444,33 @@ def test_pack_names_line_and_column() -> None:
     assert "did you mean 'search'" in refusal("pack", "-", "--method", "serch", stdin=BUFFERS)
 
 
+def test_pack_takes_the_storages_of_a_graph(tmp_path: Path) -> None:
+    # a (input, 100) -> b 64 -> c 36 -> d (output, 10): most live at once a + b; b and c: 100; a and b meet in op 0
+    trace, graph, out = tmp_path / "trace.json", tmp_path / "graph.json", tmp_path / "out.csv"
+    storages = [
+        ("a", 100, "input"),
+        ("b", 64, "activation"),
+        ("c", 36, "activation"),
+        ("d", 10, "output"),
+    ]
+    ops = [("a", "b"), ("b", "c"), ("c", "d")]
+    fields = {
+        "format": "op-trace",
+        "version": 1,
+        "title": "t",
+        "source": "s",
+        "storages": [{"id": i, "bytes": n, "role": r} for i, n, r in storages],
+        "ops": [{"name": "f", "ns": 1, "reads": [x], "makes": [y], "mutates": []} for x, y in ops],
+    }
+    trace.write_text(json.dumps(fields))
+    answer("import", "op-trace", trace, "-o", graph)
+    fields = answer("pack", graph, "-o", out)
+    assert fields["buffers"] == 4
+    assert fields["lower_bound"] == fields["height"] == 164
+    lives = [line.split(",")[1:4] for line in out.read_text().splitlines()[1:]]
+    assert lives == [["0", "1", "100"], ["0", "2", "64"], ["1", "3", "36"], ["2", "3", "10"]]
+
+
 # --- public data ------------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ from .commands import BAD_USE, DONE, nearest
 BENCHES = {
     "demo": "GPT-2 in one eighth of its memory, with every claim checked",
     "train": "any model at any budget, beside the unplanned run",
+    "packing": "addresses for public instances, beside other packers",
     "planning": "the planner on public traces, beside optima and what peers reach",
     "sharing": "policies for several jobs on one memory, beside what was published",
     "table": "a Markdown table of JSON files that demo and train wrote",
