@@ -26,6 +26,10 @@ constexpr Entry kPlanners[] = {
     {"outsize", planning::plan_outsize},
     {"swap-everything", planning::plan_swap_everything},
     {"recompute-everything", planning::plan_recompute_everything},
+    {"dtr", planning::plan_dtr},
+    {"dtr-eq-class", planning::plan_dtr_eq_class},
+    {"dtr-msps", planning::plan_dtr_msps},
+    {"dtr-lru", planning::plan_dtr_lru},
 };
 
 Status check_problem(const Problem& problem) {

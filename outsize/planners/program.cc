@@ -35,6 +35,45 @@ Program::Program(const Parts& parts, const std::vector<OpId>& order) : parts_(&p
   }
 }
 
+Program::Program(const Parts& parts, const std::vector<StagedBuffer>& buffers,
+                 const std::vector<StagedRun>& executions)
+    : parts_(&parts) {
+  instances_of_part_.resize(parts.parts.size());
+  std::vector<int32_t> held;  // per buffer: the version it holds; none before its first touch
+  constexpr int32_t kNothing = -2;
+  for (const StagedBuffer& buffer : buffers) {
+    int32_t id = add_instance(buffer.part);
+    instance(id).entry = buffer.entry;
+    instance(id).exit = buffer.exit;
+    held.push_back(buffer.entry ? 0 : kNothing);
+  }
+  for (const StagedRun& e : executions) {
+    auto id = static_cast<int32_t>(steps_.size());
+    order_.push_back(id);
+    ranks_.push_back(id);
+    steps_.push_back({e.op, e.rerun, false, e.buffers});
+    for (size_t k = 0; k < e.buffers.size(); ++k) {
+      const PartUse& use = parts.use_of_op[e.op.index()][k];
+      const auto b = static_cast<size_t>(e.buffers[k]);
+      const std::vector<Touch>& before = instance(e.buffers[k]).touches;
+      if (!before.empty() && before.back().step == id) continue;
+      if (e.rerun && use.writes && held[b] == use.after) {
+        touch(e.buffers[k], id, use.after != 1, true, use.after, use.after);
+      } else if (use.writes && !use.reads && use.before != 0 && held[b] == kNothing) {
+        // A piece of a larger part, the rest of which is missing.
+        touch(e.buffers[k], id, false, true, kScraps, kScraps);
+        held[b] = kScraps;
+      } else {
+        const bool there = held[b] == use.before || (held[b] == kNothing && use.before == 0);
+        OUTSIZE_CHECK(there, "step {}: op {} wants version {} of part {}, buffer {} holds {}", id,
+                      e.op.value, use.before, instance(e.buffers[k]).part, b, held[b]);
+        touch(e.buffers[k], id, use.reads, use.writes, use.before, use.after);
+        held[b] = use.after;
+      }
+    }
+  }
+}
+
 int32_t Program::add_instance(int32_t part) {
   int32_t id = static_cast<int32_t>(instances_.size());
   instances_.emplace_back().part = part;

@@ -52,11 +52,30 @@ struct Step {
   std::vector<int32_t> operands;  // instance per access of the op
 };
 
+// One buffer of a part in a schedule that a planner wrote itself.
+struct StagedBuffer {
+  int32_t part = 0;
+  bool entry = false;  // there before the first step
+  bool exit = false;   // wanted after the last
+};
+
+// One run of an op in such a schedule. A rerun may write over a buffer that holds the same content
+// already.
+struct StagedRun {
+  OpId op;
+  bool rerun = false;
+  std::vector<int32_t> buffers;  // per access of the op
+};
+
 class Program {
  public:
   // The ops in `order` (a legal order of all of them), nothing moved, nothing recomputed.
   // Requires: the parts outlive the program.
   Program(const Parts& parts, const std::vector<OpId>& order);
+  // A schedule as it stands; instances are numbered as the buffers.
+  // Requires: each buffer holds the version that an op reads when it reads it.
+  Program(const Parts& parts, const std::vector<StagedBuffer>& buffers,
+          const std::vector<StagedRun>& executions);
 
   const Parts& parts() const { return *parts_; }
   const std::vector<int32_t>& order() const { return order_; }  // step ids

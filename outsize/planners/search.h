@@ -53,5 +53,9 @@ Status plan_swapadvisor(Search& search);
 Status plan_outsize(Search& search);
 Status plan_swap_everything(Search& search);
 Status plan_recompute_everything(Search& search);
+Status plan_dtr(Search& search);
+Status plan_dtr_eq_class(Search& search);
+Status plan_dtr_msps(Search& search);
+Status plan_dtr_lru(Search& search);
 
 }  // namespace outsize::planning

@@ -13,6 +13,7 @@ BENCHES = {
     "packing": "addresses for public instances, beside other packers",
     "planning": "the planner on public traces, beside optima and what peers reach",
     "sharing": "policies for several jobs on one memory, beside what was published",
+    "remat": "recompute planners on public traces, beside what their own code reaches",
     "table": "a Markdown table of JSON files that demo and train wrote",
 }
 
