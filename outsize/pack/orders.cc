@@ -1,6 +1,8 @@
 #include "outsize/pack/orders.h"
 
 #include <algorithm>
+#include <iterator>
+#include <map>
 #include <queue>
 
 namespace outsize::packing {
@@ -96,6 +98,57 @@ std::vector<uint32_t> order_of(const Instance& instance, const Rule& rule) {
   std::stable_sort(order.begin(), order.end(),
                    [&](uint32_t a, uint32_t b) { return rule.before(instance, a, b); });
   return order;
+}
+
+std::vector<int64_t> offsets_by_sweep(const Instance& instance) {
+  std::vector<uint32_t> births;
+  for (uint32_t b = 0; b < instance.size(); ++b)
+    if (!instance.empty(b)) births.push_back(b);
+  std::vector<uint32_t> deaths = births;
+  std::stable_sort(births.begin(), births.end(), [&](uint32_t a, uint32_t b) {
+    return birth(instance, a) != birth(instance, b) ? birth(instance, a) < birth(instance, b)
+                                                    : bytes(instance, a) > bytes(instance, b);
+  });
+  std::stable_sort(deaths.begin(), deaths.end(), [&](uint32_t a, uint32_t b) {
+    return instance.buffer(a).life.end < instance.buffer(b).life.end;
+  });
+  std::vector<int64_t> offsets(instance.size(), 0);
+  std::map<int64_t, int64_t> free = {{0, kNoLimit}};  // begin to end
+  size_t dead = 0;
+  for (uint32_t b : births) {
+    for (; instance.buffer(deaths[dead]).life.end <= birth(instance, b); ++dead) {
+      // Given back, and joined with the free ranges that touch it.
+      const uint32_t q = deaths[dead];
+      const int64_t end = offsets[q] + bytes(instance, q);
+      auto range = free.emplace(offsets[q], end).first;
+      if (const auto after = std::next(range); after != free.end() && after->first == end) {
+        range->second = after->second;
+        free.erase(after);
+      }
+      if (range != free.begin() && std::prev(range)->second == range->first) {
+        std::prev(range)->second = range->second;
+        free.erase(range);
+      }
+    }
+    auto best = free.end();
+    int64_t best_slack = kNoLimit;
+    for (auto range = free.begin(); range != free.end(); ++range) {
+      const int64_t slack =
+          range->second - bytes(instance, b) - align_up(range->first, instance.buffer(b).alignment);
+      if (slack < 0 || (best != free.end() && slack >= best_slack)) continue;
+      best = range;
+      best_slack = slack;
+    }
+    const int64_t at = align_up(best->first, instance.buffer(b).alignment);
+    const int64_t end = best->second;
+    offsets[b] = at;
+    if (at > best->first)
+      best->second = at;
+    else
+      free.erase(best);
+    if (at + bytes(instance, b) < end) free.emplace(at + bytes(instance, b), end);
+  }
+  return offsets;
 }
 
 bool run_skyline(const Instance& instance, const std::vector<uint32_t>& order, int64_t limit,

@@ -27,6 +27,10 @@ std::vector<uint32_t> order_of(const Instance& instance, const Rule& rule);
 // Runs the rule from a reset placer; false as soon as a buffer ends above `limit`.
 bool run_rule(const Instance& instance, const Rule& rule, int64_t limit, Placer& placer);
 
+// Offsets as an allocator that serves births in order, each from the tightest free range, would
+// give them: far from the lowest, but at once. Requires: nobody fixed, no gaps.
+std::vector<int64_t> offsets_by_sweep(const Instance& instance);
+
 // As a rule with `skyline`, with ties broken by the place in `order`. Appends the buffers to
 // `placed` as they are placed.
 bool run_skyline(const Instance& instance, const std::vector<uint32_t>& order, int64_t limit,

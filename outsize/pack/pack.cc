@@ -66,6 +66,8 @@ void complete(const Instance& instance, const Rule& rule, Placer& placer) {
 
 // Work of the first turn of each search; turns get longer.
 constexpr int64_t kFirstTurn = 20'000;
+// More buffers than this get a first answer from a sweep over time.
+constexpr size_t kMany = 10'000;
 
 int64_t height_of(const Instance& instance, const std::vector<int64_t>& offsets) {
   int64_t height = 0;
@@ -244,6 +246,13 @@ Packing pack(const std::vector<Buffer>& buffers, const PackOptions& options) {
   const bool all = options.method == "fast" || options.method == "search";
   OUTSIZE_CHECK(all || named != rules.end(), "no packing method '{}'", options.method);
   const auto alone = static_cast<size_t>(named - rules.begin());
+  // Placing so many by any rule takes seconds.
+  if (options.method == "search" && buffers.size() > kMany &&
+      packing::CoreSearch::applies(instance)) {
+    best.offsets = packing::offsets_by_sweep(instance);
+    best.height = height_of(instance, best.offsets);
+    packing.method = "sweep";
+  }
   if (options.method == "fast")
     try_rules(instance, options, goal, 0, rules.size(), placer, best, packing);
   else

@@ -321,6 +321,22 @@ TEST(Pack, SearchSettlesThousandsByTheirCore) {
   EXPECT_LT(packing.height, fast);
 }
 
+TEST(Pack, ManyHaveAnAnswerAtOnce) {
+  Random random(4);
+  std::vector<Buffer> buffers;
+  for (int64_t i = 0; i < 10'001; ++i) {
+    const int64_t begin = random.below(10'000);
+    buffers.push_back(buffer(i, {begin, begin + 1 + random.below(9)}, 1 + random.below(500)));
+    buffers.back().alignment = 16;
+  }
+  Deadline reached = Deadline::after_work(0);
+  PackOptions o = options("search");
+  o.deadline = &reached;
+  const Packing packing = pack(buffers, o);
+  EXPECT_EQ(packing.method, "sweep");
+  expect_valid(buffers, packing);
+}
+
 TEST(Pack, NeighboursLookedUpByBirthAreThoseListed) {
   // 5,000 that all live at once have more pairs than are listed; each gets bytes of its own.
   std::vector<Buffer> buffers;

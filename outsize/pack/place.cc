@@ -36,6 +36,7 @@ Instance::Instance(const std::vector<Buffer>& buffers) : buffers_(buffers) {
     OUTSIZE_CHECK(buffer.size >= 0 && buffer.alignment >= 1, "buffer {}: size {}, alignment {}",
                   buffer.id, buffer.size, buffer.alignment);
     pieces_.push_back(pieces_of(buffer));
+    gaps_ = gaps_ || !buffer.gaps.empty();
   }
   list_neighbours();
   measure_load();
@@ -90,6 +91,7 @@ void Instance::build_stabs() {
   while (leaves_ < by_birth_.size()) leaves_ *= 2;
   stabbed_.resize(2 * leaves_);
   position_.assign(buffers_.size(), 0);
+  for (uint32_t b : by_birth_) births_.push_back(buffers_[b].life.begin);
   for (size_t i = 0; i < by_birth_.size(); ++i) {
     const uint32_t b = by_birth_[i];
     position_[b] = i;
@@ -149,7 +151,10 @@ void Instance::measure_load() {
   }
 }
 
-Placer::Placer(const Instance& instance) : instance_(instance) { reset(); }
+Placer::Placer(const Instance& instance) : instance_(instance) {
+  for (size_t b = 0; b < instance.size(); ++b) sizes_.push_back(instance.buffer(b).size);
+  reset();
+}
 
 void Placer::reset() {
   offsets_.assign(instance_.size(), kUnplaced);
@@ -176,8 +181,16 @@ void Placer::take(size_t b, size_t q) {
 void Placer::take_all(size_t b) {
   ++work_;
   taken_.clear();
+  if (instance_.gaps()) {
+    instance_.for_neighbours(b, [&](uint32_t q) {
+      if (offsets_[q] != kUnplaced) take(b, q);
+    });
+    return;
+  }
+  const int64_t size = sizes_[b];
   instance_.for_neighbours(b, [&](uint32_t q) {
-    if (offsets_[q] != kUnplaced) take(b, q);
+    const int64_t at = offsets_[q];
+    if (at != kUnplaced) taken_.push_back({at - size, at + sizes_[q]});
   });
 }
 

@@ -52,14 +52,16 @@ class Instance {
     // Those born later while b lives, and those that live when it is born.
     for (size_t i = position_[b] + 1; i < by_birth_.size(); ++i) {
       const uint32_t q = by_birth_[i];
-      if (buffers_[q].life.begin >= buffers_[b].life.end) break;
-      if (overlap(b, q)) f(q);
+      if (births_[i] >= buffers_[b].life.end) break;
+      if (!gaps_ || overlap(b, q)) f(q);
     }
     for (size_t node = leaves_ + position_[b]; node > 0; node /= 2)
       for (uint32_t q : stabbed_[node])
-        if (overlap(b, q)) f(q);
+        if (!gaps_ || overlap(b, q)) f(q);
   }
   bool listed() const { return listed_; }
+  // Whether any buffer has gaps.
+  bool gaps() const { return gaps_; }
   bool overlap(size_t a, size_t b) const;
   int64_t most_live() const { return most_live_; }
   // Per buffer, the most bytes live at any moment of its life.
@@ -73,12 +75,14 @@ class Instance {
   const std::vector<Buffer>& buffers_;
   std::vector<std::vector<Piece>> pieces_;
   bool listed_ = false;
+  bool gaps_ = false;
   std::vector<int64_t> first_;  // neighbours of b: neighbours_[first_[b], first_[b + 1])
   std::vector<uint32_t> neighbours_;
   // Where neighbours are too many to list, they are found by birth: those born after a buffer stand
   // behind it, and those that live when it is born, and were born before it, are in the nodes above
   // its leaf of a segment tree over by_birth_.
   std::vector<uint32_t> by_birth_;  // buffers that are not empty
+  std::vector<int64_t> births_;     // in the same order
   std::vector<size_t> position_;    // in by_birth_
   size_t leaves_ = 1;
   std::vector<std::vector<uint32_t>> stabbed_;
@@ -123,6 +127,7 @@ class Placer {
 
   const Instance& instance_;
   std::vector<int64_t> offsets_;
+  std::vector<int64_t> sizes_;
   std::vector<Taken> taken_;  // scratch of find
   int64_t height_ = 0;
   int64_t work_ = 0;
