@@ -1,12 +1,15 @@
 // outsize import FORMAT FILE -o GRAPH
 #include <algorithm>
+#include <map>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "outsize/base/bytes.h"
 #include "outsize/base/files.h"
 #include "outsize/cli/command.h"
 #include "outsize/cli/inputs.h"
 #include "outsize/cli/table.h"
+#include "outsize/pack/csv.h"
 #include "outsize/profile/import_op_trace.h"
 
 namespace outsize::cli {
@@ -16,11 +19,58 @@ struct Options {
   std::string format, file, output;
 };
 
+// MiniMalloc's CSV: an op per section of time, which makes those that begin in it and reads those
+// that end with it, so that lives from first to last use are the file's. One ns a unit of time.
+Result<GraphFile> import_minimalloc(std::string_view text) {
+  const Result<PackFile> file = pack_file_from_csv(text);
+  if (!file.ok()) return file.error();
+  std::vector<int64_t> times;
+  nlohmann::json trace = {{"format", "op-trace"},
+                          {"version", 1},
+                          {"title", "minimalloc"},
+                          {"source", "minimalloc"},
+                          {"storages", nlohmann::json::array()},
+                          {"ops", nlohmann::json::array()}};
+  for (size_t b = 0; b < file->buffers.size(); ++b) {
+    const Buffer& buffer = file->buffers[b];
+    if (buffer.offset || !buffer.gaps.empty() || buffer.alignment != 1)
+      return bad_input(
+          "buffer '{}' has an offset, gaps or an alignment, for which a graph has no "
+          "place; `outsize pack` takes them",
+          file->names[b]);
+    if (buffer.life.empty()) continue;
+    times.push_back(buffer.life.begin);
+    times.push_back(buffer.life.end);
+    trace["storages"].push_back(
+        {{"id", file->names[b]}, {"bytes", buffer.size}, {"role", "activation"}});
+  }
+  std::sort(times.begin(), times.end());
+  times.erase(std::unique(times.begin(), times.end()), times.end());
+  std::map<int64_t, std::vector<size_t>> begins, ends;
+  for (size_t b = 0; b < file->buffers.size(); ++b) {
+    if (file->buffers[b].life.empty()) continue;
+    begins[file->buffers[b].life.begin].push_back(b);
+    ends[file->buffers[b].life.end].push_back(b);
+  }
+  for (size_t t = 0; t + 1 < times.size(); ++t) {
+    nlohmann::json op = {{"name", fmt::format("section{}", t)},
+                         {"ns", times[t + 1] - times[t]},
+                         {"reads", nlohmann::json::array()},
+                         {"makes", nlohmann::json::array()},
+                         {"mutates", nlohmann::json::array()}};
+    for (size_t b : begins[times[t]]) op["makes"].push_back(file->names[b]);
+    for (size_t b : ends[times[t + 1]])
+      if (file->buffers[b].life.begin < times[t]) op["reads"].push_back(file->names[b]);
+    trace["ops"].push_back(std::move(op));
+  }
+  return import_op_trace(trace.dump());
+}
+
 struct Format {
   const char* name;
   Result<GraphFile> (*import)(std::string_view text);
 };
-constexpr Format kFormats[] = {{"op-trace", import_op_trace}};
+constexpr Format kFormats[] = {{"minimalloc", import_minimalloc}, {"op-trace", import_op_trace}};
 
 // What a reader of the trace may have got otherwise than it was meant.
 std::vector<std::string> warnings_of(const GraphFile& file) {
@@ -92,7 +142,7 @@ Result<Answer> import(const Options& options) {
 void add_import(Command& parent) {
   auto options = std::make_shared<Options>();
   Command command = parent.subcommand("import", "Makes a graph of a file that you have.");
-  command.argument("FORMAT", options->format, "op-trace");
+  command.argument("FORMAT", options->format, "minimalloc, op-trace");
   command.input_file("FILE", options->file, "- is standard input");
   command.output_file(options->output, "the graph, its profile inside; - is standard output");
   command.does([options] { return import(*options); });

@@ -471,6 +471,18 @@ def test_pack_takes_the_storages_of_a_graph(tmp_path: Path) -> None:
     assert lives == [["0", "1", "100"], ["0", "2", "64"], ["1", "3", "36"], ["2", "3", "10"]]
 
 
+def test_a_packing_file_becomes_a_graph_with_the_same_lives(tmp_path: Path) -> None:
+    source, graph, out = tmp_path / "in.csv", tmp_path / "graph.json", tmp_path / "out.csv"
+    source.write_text(BUFFERS)
+    fields = answer("import", "minimalloc", source, "-o", graph)
+    assert (fields["ops"], fields["storages"], fields["compute_ns"]) == (4, 3, 4)
+    assert answer("pack", graph, "-o", out)["height"] == 8
+    lives = [line.split(",")[1:4] for line in out.read_text().splitlines()[1:]]
+    assert lives == [["0", "2", "4"], ["1", "3", "4"], ["2", "4", "4"]]
+    fixed = "id,lower,upper,size,offset\nb0,0,2,4,8\n"
+    assert "'b0'" in refusal("import", "minimalloc", "-", "-o", graph, stdin=fixed)
+
+
 # --- public data ------------------------------------------------------------------------------------
 
 
