@@ -19,9 +19,12 @@ from typing import Any
 import torch
 
 from outsize.capture import survivors
+from outsize.capture.conclude import OUTSIDE
 from outsize.capture.entries import Names
 from outsize.capture.result import Capture
-from outsize.capture.session import Session, UnknownTensor
+from outsize.capture.seal import Change
+from outsize.capture.session import Reassigned, Session, SymbolicSize, UnknownTensor
+from outsize.errors import CaptureError
 
 
 def capture(
@@ -44,13 +47,49 @@ def capture(
     writes what its schema does not mark (slow; how `tables.py` was checked). Raises CaptureError; then nothing has been changed.
     """
     names = Names(list(models), list(optimizers))
-    for known_before in (None, survivors.storages_alive):
-        session = Session(function, args, kwargs or {}, names, real, symbols, title, check_writes)
-        if known_before is not None:
-            gc.collect()
-            session.known_before = known_before()
+    known_before: set[int] | None = None
+    plain_sizes = False
+    settings: frozenset[str] = frozenset()
+    while True:
+        session = Session(
+            function,
+            args,
+            kwargs or {},
+            names,
+            real,
+            symbols,
+            title,
+            check_writes,
+            plain_sizes,
+            settings,
+        )
+        session.known_before = known_before
         try:
             return session.run()
         except UnknownTensor:
-            continue
-    raise AssertionError("the second capture knows every tensor")
+            gc.collect()
+            known_before = survivors.storages_alive()
+        except SymbolicSize:
+            plain_sizes = True
+        except Reassigned as found:
+            settings |= _settled(session, found.changes)
+
+
+def _settled(session: Session, changes: list[Change]) -> frozenset[str]:
+    """The paths of the numbers that the step sets and does not count: from where it leaves them, another
+    run of it changes nothing. Raises CaptureError for a counter.
+    """
+    try:
+        for change in changes:
+            change.repeat()
+        trial = session.again()
+        try:
+            trial.run()
+        except Reassigned as more:
+            raise CaptureError(
+                f"the step changes Python state: {more.changes[0]}", way_out=OUTSIDE
+            ) from None
+    finally:
+        for change in changes:
+            change.undo()
+    return frozenset(change.path for change in changes)

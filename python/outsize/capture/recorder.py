@@ -123,6 +123,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.check_writes = False
+        # Integers that the batch alone decides are plain numbers, and the capture holds for them.
+        self.plain_integers = False
         self.storages = storages
         self.scalars = scalars
         self.sites = sites
@@ -330,6 +332,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
         fake_args = map_leaves(stand_in, args)
         fake_kwargs = _map_values(stand_in, kwargs)
+        operands = list(tensors_in([list(args), list(kwargs.values())]))
+        if tables.ask_the_kernel(str(func), operands):
+            error = CaptureError("the op's shape function is wrong for such operands")
+            return self._by_real_kernel(func, fake_args, fake_kwargs, error)
         try:
             with self.fake_mode:
                 outputs = func(*fake_args, **fake_kwargs)
@@ -408,6 +414,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 site=site,
             )
         )
+        if self.plain_integers and kind is not float and node.present() is not None:
+            return node.guard_plain()
         return symbolic(node)
 
     def _bind_plain(self, arguments: list[Any], kinds: list[str]) -> None:

@@ -316,6 +316,10 @@ class ScalarNode:
                 self.table.on_plain(self, value)
         return value
 
+    def guard_plain(self) -> Number:
+        """The number as it is now; the capture holds while it is that."""
+        return self._guard("its value")
+
     # -- text -----------------------------------------------------------------------------------
     def str(self) -> _Text:
         return f"scalar:{self.id}" if self.id is not None else repr(self.literal)

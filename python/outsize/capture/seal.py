@@ -46,9 +46,13 @@ _LONGEST_LIST = 4096  # items; what longer lists hold is not guarded
 _MOST_CONTAINERS = 400_000
 
 
+def is_library(file: str) -> bool:
+    """Whether a source file belongs to Python or to an installed package."""
+    return bool(file) and os.path.realpath(file).startswith(_LIBRARIES)
+
+
 def is_user_code(code: types.CodeType) -> bool:
-    file = os.path.realpath(code.co_filename)
-    return not file.startswith(_LIBRARIES) and not file.startswith("<frozen")
+    return not is_library(code.co_filename) and not code.co_filename.startswith("<frozen")
 
 
 def code_names(code: types.CodeType) -> Iterator[str]:
@@ -125,10 +129,21 @@ class Change:
         word = isinstance(self.before, (str, bool)) and isinstance(self.now, (str, bool))
         return self.place is not None and isinstance(self.now, SIMPLE) and (fresh or word)
 
+    @property
+    def number(self) -> bool:
+        """Whether a number became another one: a setting, or a counter."""
+        numbers = (int, float)
+        return self.place is not None and type(self.before) in numbers and type(self.now) in numbers
+
     def repeat(self) -> None:
         """Makes the same change again."""
         assert self.place is not None
         self.place.set(self.now)
+
+    def undo(self) -> None:
+        """Puts back what was there."""
+        assert self.place is not None
+        self.place.set(self.before)
 
 
 class Missing:
@@ -272,14 +287,13 @@ class Seal:
 
     # -- afterwards -----------------------------------------------------------------------------
     def changes(self) -> list[Change]:
-        """What has changed since; the first change of each container."""
-        found = (_change(container) for container in self.containers)
-        return [change for change in found if change is not None]
+        """What has changed since."""
+        return [change for container in self.containers for change in _changes(container)]
 
     def restore(self) -> None:
         """Puts every container's content back."""
         for container in self.containers:
-            if _change(container) is not None:
+            if _changes(container):
                 _restore(container)
 
     def forget(self) -> None:
@@ -318,12 +332,16 @@ class Seal:
             for container in self.containers
             if container.guarded
             for place in _places(container)
-            if isinstance(place.before(), SIMPLE)
-            and (
-                container.kind in ("list", "cell")
-                or (isinstance(place.key, str) and place.key in self.names)
-            )
+            if self.guards(place) and isinstance(place.before(), SIMPLE)
         ]
+
+    def guards(self, place: Place | None) -> bool:
+        """Whether the capture holds only while this place keeps its value."""
+        if place is None or not place.container.guarded:
+            return False
+        if place.container.kind in ("list", "cell"):
+            return True
+        return isinstance(place.key, str) and place.key in self.names
 
 
 def _places(container: Container) -> list[Place]:
@@ -423,30 +441,32 @@ def _current(container: Container) -> Any:
     return target
 
 
-def _change(container: Container) -> Change | None:
+def _changes(container: Container) -> list[Change]:
+    """All that has changed in attributes and dicts; of other kinds the first."""
     now, before, kind, path = _current(container), container.copy, container.kind, container.path
     if kind in ("generator", "iterator"):
         what = "was drawn from" if kind == "generator" else "was advanced"
-        return None if now == before else Change(path, what)
+        return [] if now == before else [Change(path, what)]
     if kind == "cell":
         place = Place(path, container, None)
-        return None if _same(before, now) else Change(path, "was assigned", place, before, now)
+        return [] if _same(before, now) else [Change(path, "was assigned", place, before, now)]
     if kind == "set":
-        return None if now == before else Change(path, "was changed")
+        return [] if now == before else [Change(path, "was changed")]
     if kind == "list":
         if len(now) != len(before):
-            return Change(path, f"has {len(now)} items, had {len(before)}")
+            return [Change(path, f"has {len(now)} items, had {len(before)}")]
         for index, (old, new) in enumerate(zip(before, now)):
             if not _same(old, new):
-                return Change(_join(container, index), "was assigned")
-        return None
+                return [Change(_join(container, index), "was assigned")]
+        return []
+    found = []
     for key in [*before, *(key for key in now if key not in before)]:
         old, new = before.get(key, Missing), now.get(key, Missing)
         if not _same(old, new):
             what = "was deleted" if new is Missing else "was assigned"
             place = Place(_join(container, key), container, key)
-            return Change(place.path, what, place, old, new)
-    return None
+            found.append(Change(place.path, what, place, old, new))
+    return found
 
 
 def _restore(container: Container) -> None:

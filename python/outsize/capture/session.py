@@ -26,10 +26,10 @@ from outsize.capture.arguments import flatten
 from outsize.capture.conclude import OUTSIDE, conclude
 from outsize.capture.entries import Names
 from outsize.capture.patches import patched
-from outsize.capture.recorder import Recorder
+from outsize.capture.recorder import DYNAMIC_SHAPE, Recorder
 from outsize.capture.result import Capture, Replay, ScalarInput
 from outsize.capture.scalars import Number, ScalarTable, node_of, symbolic
-from outsize.capture.seal import Place, Seal
+from outsize.capture.seal import Change, Place, Seal, is_library
 from outsize.capture.shadow import Shadow
 from outsize.capture.signature import signature
 from outsize.capture.sites import Site, Sites
@@ -68,6 +68,18 @@ class UnknownTensor(BaseException):
     """A real tensor turned up that no object shows; a second capture looks first which exist."""
 
 
+class SymbolicSize(BaseException):
+    """An op wants a plain size where Python has a number that it read from the batch."""
+
+
+class Reassigned(BaseException):
+    """The step gave Python numbers other values; a trial from there tells settings from counters."""
+
+    def __init__(self, changes: list[Change]) -> None:
+        super().__init__()
+        self.changes = changes
+
+
 class Session:
     """One capture. The methods run once, in the order of `run`."""
 
@@ -81,8 +93,11 @@ class Session:
         symbols: frozenset[str],
         title: str,
         check_writes: bool,
+        plain_sizes: bool = False,
+        settings: frozenset[str] = frozenset(),
     ) -> None:
         self.function, self.args, self.kwargs = function, args, kwargs
+        self.settings = settings  # paths of numbers that a trial found to settle
         self.names, self.real, self.symbols, self.title = names, real, symbols, title
         self.flat = flatten(args, kwargs)
         self.signature = signature(args, kwargs, names)
@@ -101,6 +116,7 @@ class Session:
             self.shadow.number,
         )
         self.recorder.check_writes = check_writes
+        self.recorder.plain_integers = plain_sizes
         self.inputs: list[tuple[int, int, int]] = []  # storage, leaf, bytes before it
         self.scalar_inputs: list[ScalarInput] = []
         self.replays: list[Replay] = []
@@ -137,7 +153,7 @@ class Session:
         try:
             args, kwargs = self._with_scalars()
             with self._outer_patches(), self.sites, self.recorder:
-                result = self.function(*args, **kwargs)
+                result = self._called(args, kwargs)
             self.recorder.settle_plain()
             captured = conclude(self, result)
             if not self.real:
@@ -157,6 +173,35 @@ class Session:
                 self._restore()
             for generator, state in generators if not self.real else []:
                 generator[1](state)
+
+    def again(self) -> Session:
+        """A session for the same call, from the Python state there is now."""
+        again = Session(
+            self.function,
+            self.args,
+            self.kwargs,
+            self.names,
+            self.real,
+            self.symbols,
+            self.title,
+            self.recorder.check_writes,
+            self.recorder.plain_integers,
+            self.settings,
+        )
+        again.known_before = self.known_before
+        return again
+
+    def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        try:
+            return self.function(*args, **kwargs)
+        except RuntimeError as error:
+            if "expected to contain only concrete integers" not in str(error):
+                raise
+            if not self.recorder.plain_integers:
+                raise SymbolicSize from None
+            raise CaptureError(
+                "the step makes a size from tensor data", str(self.sites.now()), DYNAMIC_SHAPE
+            ) from None
 
     def _forget(self) -> None:
         """The guards keep this session; it must not keep the batch and old gradients with it."""
@@ -308,9 +353,17 @@ class Session:
                     OUTSIDE,
                 )
 
-    def _text(self, value: Any) -> None:
+    def _text(self, value: Any) -> Any:
+        """Refuses text of what is known only later; the number itself where a library, which keeps such text
+        for its error messages, formats one that the batch alone decides. Then the capture holds for it.
+        """
         node = node_of(value)
         ours = node is not None and node.table is self.scalars
+        if is_library(self.sites.now().file):
+            if ours and node is not None and node.present() is not None:
+                return node.guard_plain()
+            if isinstance(value, FakeTensor) and value.dim() == 0 and not self.real:
+                return value.item()  # formatted in its turn
         if ours or isinstance(value, torch.Tensor) and not self.real:
             what = "a number" if ours else "a tensor"
             raise CaptureError(
@@ -318,6 +371,7 @@ class Session:
                 str(self.sites.now()),
                 "return it and print it after the step",
             )
+        return None
 
     def _reseeded(self, name: str) -> None:
         self.seeded = self.seeded or (name, self.sites.now())
@@ -368,6 +422,7 @@ class Session:
                 )
         self.rates = []
         self._put_scalars_back()
+        reassigned: list[Change] = []
         for change in self.seal.changes():
             path = change.path
             if path.startswith("optimizer.") and (
@@ -376,9 +431,15 @@ class Session:
                 continue
             if "._per_optimizer_states" in path:
                 continue  # a GradScaler's stages: its update() ends where it began
-            if not change.once:
+            number = change.number and self.seal.guards(change.place)
+            if number and path not in self.settings:
+                reassigned.append(change)
+                continue
+            if not change.once and not number:
                 raise CaptureError(f"the step changes Python state: {change}", way_out=OUTSIDE)
             captured.replays.append(Replay(str(change), change.repeat))
+        if reassigned:
+            raise Reassigned(reassigned)
 
     def _put_scalars_back(self) -> None:
         groups = {id(group) for o in self.names.optimizers for group in o.param_groups}
