@@ -17,6 +17,7 @@ all of a model's plans share the homes of its parameters and optimizer state.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import sys
 import weakref
@@ -217,6 +218,12 @@ class Step:
                 if _homes_of.get(model) is self._homes:
                     _homes_of.pop(model, None)
         self._homes = None
+
+    def __del__(self) -> None:
+        """A step that nobody holds any more gives back what it holds, as if closed."""
+        if not sys.is_finalizing() and not getattr(self, "_closed", True):
+            with contextlib.suppress(Exception):
+                self.close()
 
     @property
     def captures(self) -> int:

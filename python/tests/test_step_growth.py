@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import time
+import weakref
 from pathlib import Path
 
 import torch
@@ -67,6 +68,29 @@ def test_closed_steps_leave_nothing() -> None:
         once()
     gc.collect()
     assert (_descriptors(), _threads()) == before
+
+
+def test_dropped_steps_leave_nothing() -> None:
+    """Neither closed nor held: the model's tensors lie in memory of their own again, with their bits."""
+    run = mlp("sgd", depth=1)
+    gc.collect()
+    before = _descriptors(), _threads()
+    for _ in range(3):
+        step = plan_of(run, budget="90%")
+        step(*run.batches[0])
+        homes = step.shared_homes()
+        assert homes is not None
+        assert all(homes.place_of(p) is not None for p in run.model.parameters())
+        held = [p.detach().clone() for p in run.model.parameters()]
+        dropped = weakref.ref(step)
+        del step
+        gc.collect()
+        assert dropped() is None
+        assert all(homes.place_of(p) is None for p in run.model.parameters())
+        assert all(map(torch.equal, held, run.model.parameters()))
+        del homes
+        gc.collect()
+        assert (_descriptors(), _threads()) == before
 
 
 def test_little_time_outside_the_core() -> None:
