@@ -28,6 +28,7 @@ class Log:
     returned: list[list[Any]] = field(default_factory=list)
     states: list[dict[str, Any]] = field(default_factory=list)
     batches: list[tuple[torch.Tensor, ...]] = field(default_factory=list)
+    generators: list[torch.Tensor] = field(default_factory=list)
     records: list[outsize.StepRecord] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
     budget: int = 0
@@ -54,7 +55,9 @@ def train(make: Make, between: Between | None = None, **options: Any) -> Log:
         run.after()
         log.batches.append(batch)
         models = [run.model, *(m for m in run.others if isinstance(m, torch.nn.Module))]
-        log.states.append(state_of(models, [run.optimizer]))
+        more = [o for o in run.others if isinstance(o, torch.optim.Optimizer)]
+        log.states.append(state_of(models, [run.optimizer, *more]))
+        log.generators.append(torch.get_rng_state())
         if options:
             log.records.append(call.last)
     if options:
@@ -70,6 +73,8 @@ def compare(wanted: Log, had: Log) -> None:
         assert_equal(before, now, f"step {index}")
     for index, (a, b) in enumerate(zip(wanted.batches, had.batches, strict=True)):
         assert all(map(same, a, b)), f"step {index}: the batch"
+    for index, (a, b) in enumerate(zip(wanted.generators, had.generators, strict=True)):
+        assert same(a, b), f"step {index}: PyTorch's generator"
 
 
 def check_budget(log: Log, budget: int) -> None:
@@ -123,6 +128,15 @@ def train_least(make: Make, budget: int, **options: Any) -> Log:
             assert error.least_bytes > budget, error
             budget = error.least_bytes
     raise AssertionError(f"what the planner called enough was not, up to {budget} bytes")
+
+
+def train_share(make: Make, share: str, **options: Any) -> Log:
+    """Trains inside a share of the unplanned peak ("60%"), or 15 % over the floor where that is more."""
+    try:
+        return train(make, budget=share, **options)
+    except outsize.InfeasibleError as error:
+        assert error.floor_bytes is not None, error
+        return train_least(make, error.floor_bytes * 115 // 100, **options)
 
 
 @contextlib.contextmanager
