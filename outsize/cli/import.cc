@@ -63,7 +63,8 @@ Result<GraphFile> import_minimalloc(std::string_view text) {
       if (file->buffers[b].life.begin < times[t]) op["reads"].push_back(file->names[b]);
     trace["ops"].push_back(std::move(op));
   }
-  return import_op_trace(trace.dump());
+  // Bytes that are no UTF-8 in a name would not pass as JSON.
+  return import_op_trace(trace.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
 struct Format {
