@@ -30,6 +30,7 @@ constexpr Entry kPlanners[] = {
     {"dtr-eq-class", planning::plan_dtr_eq_class},
     {"dtr-msps", planning::plan_dtr_msps},
     {"dtr-lru", planning::plan_dtr_lru},
+    {"atp", planning::plan_atp},
 };
 
 Status check_problem(const Problem& problem) {

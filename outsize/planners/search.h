@@ -57,5 +57,6 @@ Status plan_dtr(Search& search);
 Status plan_dtr_eq_class(Search& search);
 Status plan_dtr_msps(Search& search);
 Status plan_dtr_lru(Search& search);
+Status plan_atp(Search& search);
 
 }  // namespace outsize::planning
