@@ -56,6 +56,9 @@ class Command {
   // A word that must be there, in the order of the calls. `FILE`s may be "-".
   void argument(const std::string& name, std::string& into, const std::string& help);
   void input_file(const std::string& name, std::string& into, const std::string& help);
+  // Any number of them, none included.
+  void input_files(const std::string& name, std::vector<std::string>& into,
+                   const std::string& help);
   // `names`: "-o,--output"; `value`: how help names what follows.
   void option(const std::string& names, const std::string& value, std::string& into,
               const std::string& help);
@@ -86,5 +89,6 @@ void add_sweep(Command& parent);
 void add_explain(Command& parent);
 void add_pack(Command& parent);
 void add_share(Command& parent);
+void add_tune(Command& parent);
 
 }  // namespace outsize::cli

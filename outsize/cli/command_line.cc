@@ -115,7 +115,7 @@ Printed run(const std::vector<std::string>& words) {
   root.failure_message(CLI::FailureMessage::simple);
   Command top(root, registry);
   for (const auto add : {add_import, add_machine, add_bound, add_plan, add_check, add_simulate,
-                         add_compare, add_sweep, add_explain, add_pack, add_share})
+                         add_compare, add_sweep, add_explain, add_pack, add_share, add_tune})
     add(top);
   try {
     // The parser takes words from the back.
@@ -195,6 +195,11 @@ void Command::argument(const std::string& name, std::string& into, const std::st
 void Command::input_file(const std::string& name, std::string& into, const std::string& help) {
   argument(name, into, help);
   entry().inputs.push_back(&into);
+}
+
+void Command::input_files(const std::string& name, std::vector<std::string>& into,
+                          const std::string& help) {
+  app_->add_option(name, into, help);
 }
 
 void Command::option(const std::string& names, const std::string& value, std::string& into,
