@@ -11,6 +11,7 @@ BENCHES = {
     "demo": "GPT-2 in one eighth of its memory, with every claim checked",
     "train": "any model at any budget, beside the unplanned run",
     "packing": "addresses for public instances, beside other packers",
+    "atp": "throughput against batch for four nets on two GPUs, beside the planners of the literature",
     "planning": "the planner on public traces, beside optima and what peers reach",
     "sharing": "policies for several jobs on one memory, beside what was published",
     "remat": "recompute planners on public traces, beside what their own code reaches",
