@@ -79,6 +79,7 @@ class Command {
 
 // One per file <name>.cc.
 void add_import(Command& parent);
+void add_generate(Command& parent);
 void add_machine(Command& parent);
 void add_bound(Command& parent);
 void add_plan(Command& parent);

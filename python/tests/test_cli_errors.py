@@ -140,6 +140,7 @@ def test_no_words_prints_help_and_fails() -> None:
     "words",
     [
         "import",
+        "generate",
         "machine",
         "machine list",
         "machine show",
@@ -199,3 +200,12 @@ def test_tables_for_people_are_not_json(chain: Path, tmp_path: Path) -> None:
         assert len(done.stdout.splitlines()) >= 1
         with pytest.raises(json.JSONDecodeError):
             json.loads(done.stdout)
+
+
+def test_generate_names_the_model_that_was_meant(tmp_path: Path) -> None:
+    graph = tmp_path / "g.json"
+    assert "did you mean 'rnn-8-8k'" in refusal("generate", "rnn-8k", "--batch", 2, "-o", graph)
+    assert "--batch" in refusal("generate", "rnn-8-8k", "-o", graph)
+    fields = answer("generate", "wresnet-152-4", "--batch", 16, "-o", graph)
+    assert fields["ops"] == 927
+    assert graph.exists()
