@@ -50,6 +50,7 @@ Status plan_keep(Search& search);
 Status plan_sqrt_n(Search& search);
 Status plan_odswap(Search& search);
 Status plan_swapadvisor(Search& search);
+Status plan_swapadvisor_fixed_classes(Search& search);  // Figure 10: allocations aren't searched
 Status plan_outsize(Search& search);
 Status plan_swap_everything(Search& search);
 Status plan_recompute_everything(Search& search);

@@ -331,4 +331,10 @@ Status plan_swapadvisor(Search& search) {
   return swapadvisor::search_plans(search, {}, "swapadvisor");
 }
 
+Status plan_swapadvisor_fixed_classes(Search& search) {
+  swapadvisor::SearchRules rules;
+  rules.allocations = false;
+  return swapadvisor::search_plans(search, rules, "swapadvisor-fixed-classes");
+}
+
 }  // namespace outsize::planning

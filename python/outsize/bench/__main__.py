@@ -15,6 +15,7 @@ BENCHES = {
     "planning": "the planner on public traces, beside optima and what peers reach",
     "sharing": "policies for several jobs on one memory, beside what was published",
     "remat": "recompute planners on public traces, beside what their own code reaches",
+    "swapadvisor": "SwapAdvisor's figures, rebuilt, beside the paper's",
     "table": "a Markdown table of JSON files that demo and train wrote",
 }
 
