@@ -42,6 +42,8 @@ class LinearProgram {
 
   double value() const { return value_; }
   const std::vector<double>& solution() const { return solution_; }
+  // Per row: what a unit more of the side that binds costs.
+  const std::vector<double>& multipliers() const { return multipliers_; }
   // A lower bound on the cost of every solution within the ceilings. Requires: solve() was called.
   double bound() const;
 

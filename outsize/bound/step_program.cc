@@ -113,7 +113,7 @@ class Builder {
   StepBound run() {
     StepBound result;
     const int64_t compute = compute_ns(profile_);
-    if (ops_ == 0) return {LpStatus::kOptimal, 0, 0, 0, 0, 0, 0, {}};
+    if (ops_ == 0) return {LpStatus::kOptimal, 0, 0, 0, 0, 0, 0, {}, {}};
     measure();
     slots_ = slots_of(profile_, alive_, std::max<int64_t>(1, limits_.most_slots));
     time_unit_ = std::max<double>(1, static_cast<double>(compute)) / kScaledTime;
@@ -126,6 +126,7 @@ class Builder {
     add_rows();
     result.status = lp_.solve(limits_.seconds, limits_.most_iterations);
     result.shares = shares();
+    result.prices = prices();
     result.slots = slots_.size();
     result.columns = lp_.columns();
     result.rows = lp_.rows();
@@ -232,6 +233,15 @@ class Builder {
     return out;
   }
 
+  std::vector<BytePrice> prices() const {
+    std::vector<BytePrice> out;
+    for (const auto& [at, row] : memory_rows_) {
+      const double price = lp_.multipliers()[row];
+      if (price > 0) out.push_back({at, price * time_unit_ / byte_unit_});
+    }
+    return out;
+  }
+
   bool droppable(const Gap& gap) const {
     return limits_.recompute && gap.writer >= 0 && !gap.last_step &&
            (gap.kind == GapKind::kInner || gap.kind == GapKind::kAfter);
@@ -252,7 +262,10 @@ class Builder {
       away_column_.push_back(away);
       int32_t dropped = kNoColumn;
       if (droppable(gap)) {
-        dropped = lp_.add_column(0, 1, 0, 1);
+        const auto more = limits_.surcharges.find({grains_[gap.grain].storage, gap.a});
+        const double extra = more == limits_.surcharges.end() ? 0 : more->second;
+        dropped = lp_.add_column(0, extra < 0 ? 0 : 1, 0, 1);
+        if (extra > 0) rerun_cost_.add(std::min(gap.b, ops_ - 1), {dropped, extra / time_unit_});
         lp_.add_row(-kInfinity, size, {{away, 1.0}, {dropped, size}});
         dropped_.add(gap.a + 1, {dropped, size});
         dropped_.add(std::min(gap.b, ops_), {dropped, -size});
@@ -421,6 +434,7 @@ class Builder {
       lp_.add_row(-kInfinity, 0, {{away, 1.0}, {started, -1.0}, {in0, 1.0}});
       lp_.add_row(-kInfinity, 0, {{away, 1.0}, {started, -1.0}, {due, 1.0}});
     }
+    memory_rows_.emplace_back(p, lp_.rows());
     lp_.add_row(scaled(excess), kInfinity,
                 {{away_dirty, 1.0}, {away_clean, 1.0}, {dropped_.at(p), 1.0}});
     if (limits_.away_bytes >= 0)
@@ -443,6 +457,7 @@ class Builder {
   std::vector<Moment> full_;
   std::vector<Gap> gaps_;
   std::vector<int32_t> away_column_, dropped_column_;  // per gap; kNoColumn: can't be dropped
+  std::vector<std::pair<Moment, size_t>> memory_rows_;  // fullest op, row
   double time_unit_ = 1, byte_unit_ = 1, largest_sum_ = 0;
 
   LinearProgram lp_;

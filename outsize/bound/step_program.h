@@ -8,6 +8,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "outsize/bound/gaps.h"
@@ -29,6 +31,9 @@ struct StepLimits {
   double smallest_share = 1e-5;
   double seconds = 60;  // of the solver; where they end, the bound is what was proved by then
   int32_t most_iterations = -1;  // likewise, and the same on any machine; < 0: no limit
+  // For planners: what dropping a gap costs beside its maker's run, in ns, or < 0 that it can't be
+  // dropped; by storage and the gap's first op. With any, what comes out is no bound.
+  std::map<std::pair<StorageId, Moment>, double> surcharges;
 };
 
 // What the program's solution does with one gap: shares of the grain's bytes, 0 to 1.
@@ -40,6 +45,12 @@ struct GapShare {
   double dropped = 0;  // and made again before the gap ends
 };
 
+// What one byte more on the device costs while `at` runs; nothing at ops that are not named.
+struct BytePrice {
+  Moment at = 0;
+  double ns = 0;
+};
+
 struct StepBound {
   LpStatus status = LpStatus::kFailed;
   int64_t ns = 0;       // no plan is faster; from the multipliers alone, rounded down
@@ -48,6 +59,7 @@ struct StepBound {
   // Gaps over a moment that is too full, by grain, then time. Where the solver was stopped, of no
   // meaning but as a hint.
   std::vector<GapShare> shares;
+  std::vector<BytePrice> prices;  // ascending, above 0
 };
 
 // Requires: profile.ops has one entry per op; the rates are >= 0.

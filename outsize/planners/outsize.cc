@@ -4,6 +4,7 @@
 // fastest.
 #include <algorithm>
 
+#include "outsize/planners/priced.h"
 #include "outsize/planners/reorder.h"
 #include "outsize/planners/search.h"
 
@@ -184,6 +185,12 @@ Status plan_outsize(Search& search) {
   adopt_early_updates(search.step());
   Random random(problem.seed);
   std::optional<Found> best;
+  if (std::optional<PricedSolution> priced = choose_by_prices(
+          search, prices_write_behind(*problem.machine, 0.1), params_of(problem)))
+    if (!best || priced->ns < best->ns)
+      best = Found{{prices_write_behind(*problem.machine, 0.1), {CopyStyle::kWriteBehind, 1.1}},
+                   std::move(priced->solution),
+                   priced->ns};
   for (const Approach& approach : approaches_of(problem)) {
     if (best && problem.deadline->reached()) break;
     SolveOptions options;
