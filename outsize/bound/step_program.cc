@@ -456,7 +456,7 @@ class Builder {
   std::vector<Slot> slots_;
   std::vector<Moment> full_;
   std::vector<Gap> gaps_;
-  std::vector<int32_t> away_column_, dropped_column_;  // per gap; kNoColumn: can't be dropped
+  std::vector<int32_t> away_column_, dropped_column_;   // per gap; kNoColumn: can't be dropped
   std::vector<std::pair<Moment, size_t>> memory_rows_;  // fullest op, row
   double time_unit_ = 1, byte_unit_ = 1, largest_sum_ = 0;
 

@@ -15,7 +15,7 @@
 namespace outsize::planning {
 
 struct InstanceGraph {
-  Graph graph;      // storage i is instance i, op r the step at rank r; values and arguments left out
+  Graph graph;  // storage i is instance i, op r the step at rank r; values and arguments left out
   Profile profile;  // times and workspaces alone
 };
 

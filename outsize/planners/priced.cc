@@ -22,13 +22,12 @@ using bounding::StepLimits;
 using Surcharges = std::map<std::pair<StorageId, Moment>, double>;
 
 constexpr double kRounded = 0.5;  // shares from here on are done in whole
-constexpr int kDropRounds = 4;    // drops, then more where their inputs made room short
+constexpr int kDropRounds = 3;    // drops, then more where their inputs made room short
 constexpr int64_t kSlots = 200;   // of the linear programs
 constexpr int32_t kIterations = 20'000;
 // Shares of the links that the choice of drops counts on: the inputs of what is made again take
 // room too, which only the links can then give.
-constexpr double kLinkShares[] = {0.8, 0.6, 1.0, 0.4};
-constexpr size_t kRealised = 2;  // of the rewritten steps, the best
+constexpr double kLinkShares[] = {0.8, 0.6, 1.0};
 // Shares of the budget that swaps are chosen for: whole storages on their way need more room than
 // a fluid, and addresses leave some unused.
 constexpr double kCapacities[] = {0.97, 0.94, 0.91, 0.87};
@@ -83,55 +82,39 @@ class Priced {
   }
 
   std::optional<PricedSolution> run() {
-    for (const Rewritten& rewritten : rewrites()) {
-      bool realised = false;
-      for (double share : kCapacities) {
-        if (ended()) return std::move(best_);
-        realised |= plan(rewritten.program, scaled(share));
-        problem().deadline->spend(1);
-        // A lower capacity only helps where addresses did not fit.
-        if (realised && !params_.swap) break;
-      }
+    if (!params_.recompute || !params_.swap) {
+      realise_best(params_.recompute ? with_drops(scaled(kCapacities[0]), 1.0) : plain_program(c_));
+      return std::move(best_);
+    }
+    for (double share : kLinkShares) {
+      if (ended()) break;
+      Program program = with_drops(scaled(kCapacities[0]), share);
+      const StepBound fluid = solve_step(program, scaled(kCapacities[0]), false, 1.0);
+      problem().deadline->spend(1);
+      if (solved(fluid) && (!best_ || fluid.value_ns < static_cast<double>(best_->ns)))
+        realise_best(program);
     }
     return std::move(best_);
   }
 
  private:
-  // The step with its drops, and the least time that swapping the rest could take.
-  struct Rewritten {
-    Program program;
-    double ns = 0;
-  };
-
   const Problem& problem() const { return *c_.problem; }
   bool ended() const { return search_.best() && problem().deadline->reached(); }
   int64_t scaled(double share) const {
     return static_cast<int64_t>(share * static_cast<double>(params_.capacity));
   }
 
-  // The most promising first.
-  std::vector<Rewritten> rewrites() {
-    std::vector<Rewritten> out;
-    if (!params_.recompute) {
-      out.push_back({plain_program(c_), 0});
-      return out;
-    }
-    const int64_t capacity = scaled(kCapacities[0]);
-    for (double share : kLinkShares) {
-      if (ended()) break;
-      Program program = with_drops(capacity, share);
-      if (!params_.swap) {
-        out.push_back({std::move(program), 0});
-        break;
-      }
-      const StepBound bound = solve_step(program, capacity, false, 1.0);
-      if (solved(bound)) out.push_back({std::move(program), bound.value_ns});
+  // Plans with these drops, for less and less capacity while addresses don't fit or plans get
+  // faster.
+  void realise_best(const Program& program) {
+    int64_t least = 0;  // ns, of this program's plans
+    for (double share : kCapacities) {
+      if (ended()) return;
+      const std::optional<int64_t> ns = plan(program, scaled(share));
       problem().deadline->spend(1);
+      if (ns && least > 0 && *ns >= least) return;
+      if (ns) least = *ns;
     }
-    std::stable_sort(out.begin(), out.end(),
-                     [](const Rewritten& a, const Rewritten& b) { return a.ns < b.ns; });
-    if (out.size() > kRealised) out.erase(out.begin() + kRealised, out.end());
-    return out;
   }
 
   StepBound solve_step(const Program& program, int64_t capacity, bool recompute,
@@ -207,49 +190,49 @@ class Priced {
     const auto k = static_cast<size_t>(touch - in.touches.begin());
     holds.follow(program);
     const std::optional<Program::Draft> draft = program.draft_drop(
-        id, k, run_price(), [&](int32_t from, int32_t to, int64_t bytes) {
-          return holds.price(from, to, bytes);
-        });
+        id, k, run_price(),
+        [&](int32_t from, int32_t to, int64_t bytes) { return holds.price(from, to, bytes); });
     if (draft) program.drop(id, k, *draft);
     return draft.has_value();
   }
 
-  // Whether swaps for this capacity lead to a plan.
-  bool plan(Program program, int64_t capacity) {
+  // The time of the best plan with swaps for this capacity; none where there is no such plan.
+  std::optional<int64_t> plan(Program program, int64_t capacity) {
     if (params_.swap) choose_swaps(program, capacity);
     ChooseParams params = params_;
     params.capacity = capacity;
     params.homes = c_.homes;
     Chooser chooser(problem(), prices_, params);
     Random random(problem().seed);
-    if (chooser.fit(program, random)) return false;
+    if (chooser.fit(program, random)) return std::nullopt;
     if (!params_.swap) chooser.prune(program);
-    bool realised = false;
+    std::optional<int64_t> least;
     for (double slack : kSlacks) {
-      realised |= realise_timed(program, capacity, slack);
-      if (!params_.swap) break;
+      const std::optional<int64_t> ns = realise_timed(program, capacity, slack);
+      if (ns && (!least || *ns < *least)) least = ns;
+      if (!params_.swap || ended()) break;
     }
-    return realised;
+    return least;
   }
 
-  bool realise_timed(const Program& program, int64_t capacity, double slack) {
+  std::optional<int64_t> realise_timed(const Program& program, int64_t capacity, double slack) {
     const int64_t budget = params_.capacity;
     int64_t room = budget;
     for (int timing = 0; timing < kTimings && room >= capacity / 2; ++timing) {
       Trouble trouble;
       const Decision decision{program, timed_moves(c_, program, room, slack)};
-      std::optional<Plan> plan = realise(c_, decision, trouble,
-                                         {CopyStyle::kWriteBehind, Effort::kThorough, {}});
+      std::optional<Plan> plan =
+          realise(c_, decision, trouble, {CopyStyle::kWriteBehind, Effort::kThorough, {}});
       if (plan) {
         const int64_t ns = search_.offer(*plan);
         if (!best_ || ns < best_->ns)
           best_ = PricedSolution{{program, std::move(*plan), 0, capacity}, ns};
-        return true;
+        return ns;
       }
-      if (trouble.tier != Tier::kDevice) return false;
+      if (trouble.tier != Tier::kDevice) return std::nullopt;
       room -= std::max<int64_t>(trouble.height - budget, budget / 100);
     }
-    return false;
+    return std::nullopt;
   }
 
   // Sets what is away as the swap program wants.
