@@ -27,7 +27,7 @@ constexpr int64_t kSlots = 200;   // of the linear programs
 constexpr int32_t kIterations = 20'000;
 // Shares of the links that the choice of drops counts on: the inputs of what is made again take
 // room too, which only the links can then give.
-constexpr double kLinkShares[] = {0.8, 0.6, 1.0};
+constexpr double kLinkShares[] = {0.8, 0.6, 1.0, 0.4};
 // Shares of the budget that swaps are chosen for: whole storages on their way need more room than
 // a fluid, and addresses leave some unused.
 constexpr double kCapacities[] = {0.97, 0.94, 0.91, 0.87};
