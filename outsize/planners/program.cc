@@ -219,7 +219,8 @@ std::optional<Program::Draft> Program::draft_drop(int32_t instance_id, size_t k,
   return draft;
 }
 
-std::vector<int32_t> Program::drop(int32_t instance_id, size_t k, const Draft& draft) {
+std::vector<int32_t> Program::drop(int32_t instance_id, size_t k, const Draft& draft,
+                                   bool serve_later) {
   std::vector<int32_t> changed{instance_id};
   int32_t part = instance(instance_id).part;
   int32_t version = instance(instance_id).touches[k].after;
@@ -298,7 +299,8 @@ std::vector<int32_t> Program::drop(int32_t instance_id, size_t k, const Draft& d
   // A later rerun of the same op is now served by this one.
   std::vector<int32_t> later;
   for (OpId op : draft.runs)
-    for (size_t r = static_cast<size_t>(at_rank) + ids.size(); r < order_.size(); ++r)
+    for (size_t r = static_cast<size_t>(at_rank) + ids.size(); serve_later && r < order_.size();
+         ++r)
       if (steps_[static_cast<size_t>(order_[r])].rerun &&
           steps_[static_cast<size_t>(order_[r])].op == op)
         later.push_back(order_[r]);

@@ -110,8 +110,10 @@ class Program {
   // where it can't be.
   std::optional<Draft> draft_drop(int32_t instance_id, size_t k, const RunPrice& run,
                                   const HoldPrice& hold) const;
-  // Does it. Returns the instances whose gaps changed, ascending.
-  std::vector<int32_t> drop(int32_t instance_id, size_t k, const Draft& draft);
+  // Does it. Returns the instances whose gaps changed, ascending. `serve_later`: later reruns of
+  // the same ops are taken out again, as what they make is now there, held for longer.
+  std::vector<int32_t> drop(int32_t instance_id, size_t k, const Draft& draft,
+                            bool serve_later = true);
 
   // What taking a rerun out again means: the steps that stand or fall with it, and which instance
   // made by them goes on in which earlier one, held over the ranks (from, to) between the two.
