@@ -9,6 +9,8 @@
 #include "outsize/plan/check.h"
 #include "outsize/planners/far_tier.h"
 #include "outsize/planners/search.h"
+#include "outsize/planners/superneurons.h"
+#include "outsize/planners/vdnn.h"
 #include "outsize/simulate/simulate.h"
 
 namespace outsize {
@@ -20,8 +22,12 @@ struct Entry {
   bool ablation = false;  // found by its name, not listed
 };
 constexpr Entry kPlanners[] = {
-    {"keep", planning::plan_keep},
+    {"keep", planning::plan_keep},  // one a line
     {"sqrt-n", planning::plan_sqrt_n},
+    {"vdnn", planning::plan_vdnn},
+    {"vdnn-all", planning::plan_vdnn_all},
+    {"vdnn-conv", planning::plan_vdnn_conv},
+    {"superneurons", planning::plan_superneurons},
     {"odswap", planning::plan_odswap},
     {"swapadvisor", planning::plan_swapadvisor},
     {"swapadvisor-fixed-classes", planning::plan_swapadvisor_fixed_classes, true},

@@ -8,20 +8,10 @@
 #include <cmath>
 
 #include "outsize/planners/search.h"
+#include "outsize/planners/training.h"
 
 namespace outsize::planning {
 namespace {
-
-// Ops before the first that reads only what is not yet gradient: the forward pass. Phases name it
-// where the capture had them; else it lasts to where most bytes are alive.
-size_t forward_ops(const Graph& graph) {
-  size_t last = 0;
-  for (size_t i = 0; i < graph.ops.size(); ++i)
-    if (graph.ops[i].site.phase == "forward") last = i + 1;
-  if (last > 0) return last;
-  OpId peak = liveness_of(graph, {}).peak_op;
-  return peak.valid() ? peak.index() : 0;
-}
 
 // Drops, over the border from forward to backward pass, what was made inside a segment.
 Program checkpointed(const Case& c, size_t forward, size_t length) {

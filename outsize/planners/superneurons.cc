@@ -1,0 +1,292 @@
+#include "outsize/planners/superneurons.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "outsize/planners/training.h"
+
+namespace outsize::planning {
+namespace {
+
+// A cheap layer's output that the backward pass reads.
+struct Cheap {
+  int32_t part = 0;
+  int32_t segment = 0;  // heavy ops before its maker
+  int32_t wanted = 0;   // rank of its first use in the backward pass
+};
+
+struct Segments {
+  std::vector<Cheap> cheap;
+  // Per segment: what its cheap ops make, and what the first of their backward ops works on.
+  std::vector<int64_t> bytes;
+};
+
+int64_t working_set_of(const Case& c, const Program& program, int32_t rank) {
+  const Step& step = program.step(program.order()[static_cast<size_t>(rank)]);
+  std::vector<int32_t> operands = step.operands;
+  std::sort(operands.begin(), operands.end());
+  operands.erase(std::unique(operands.begin(), operands.end()), operands.end());
+  int64_t bytes = c.problem->profile->ops[step.op.index()].workspace_bytes;
+  for (int32_t i : operands) bytes += device_bytes_of(c, program.part_of(i));
+  return bytes;
+}
+
+Segments segments_of(const Case& c, const Program& program, size_t forward) {
+  const Graph& graph = *c.problem->graph;
+  std::vector<int32_t> segment_of(forward);
+  int32_t heavy = 0;
+  for (size_t i = 0; i < forward; ++i) {
+    if (is_heavy(graph.ops[i])) ++heavy;
+    segment_of[i] = heavy;
+  }
+  Segments out;
+  out.bytes.assign(static_cast<size_t>(heavy) + 1, 0);
+  auto cheap = [&](OpId op) { return op.index() < forward && !is_heavy(graph.op(op)); };
+  for (size_t p = 0; p < c.parts.parts.size(); ++p) {
+    const PartInfo& part = c.parts.parts[p];
+    if (part.persistent || part.entry || part.writers.empty()) continue;
+    if (cheap(part.writers[0]))
+      out.bytes[static_cast<size_t>(segment_of[part.writers[0].index()])] +=
+          device_bytes_of(c, part);
+  }
+  std::vector<int32_t> first(out.bytes.size(), static_cast<int32_t>(program.size()));
+  for (const Gap& gap : stashed_gaps(program, static_cast<int32_t>(forward))) {
+    const PartInfo& part = program.part_of(gap.instance);
+    if (part.entry || !std::all_of(part.writers.begin(), part.writers.end(),
+                                   [&](OpId op) { return cheap(op) || op.index() >= forward; }))
+      continue;
+    int32_t segment = segment_of[part.writers[0].index()];
+    out.cheap.push_back({gap.instance, segment, gap.to});
+    for (const Touch& t : program.instance(gap.instance).touches)
+      if (program.rank(t.step) >= static_cast<int32_t>(forward) &&
+          !is_heavy(graph.op(program.step(t.step).op))) {
+        int32_t& rank = first[static_cast<size_t>(segment)];
+        rank = std::min(rank, program.rank(t.step));
+        break;
+      }
+  }
+  for (size_t s = 0; s < first.size(); ++s)
+    if (first[s] < static_cast<int32_t>(program.size()))
+      out.bytes[s] += working_set_of(c, program, first[s]);
+  return out;
+}
+
+// Nothing is held from the forward pass for a recomputation; in the backward pass nothing is run
+// that could have been held.
+void drop_stash(const Case& c, Program& program, int32_t part, int32_t forward, bool share) {
+  auto run = [&](OpId op) -> std::optional<int64_t> {
+    return c.problem->profile->ops[op.index()].ns;
+  };
+  auto hold = [&](int32_t from, int32_t to, int64_t) -> int64_t {
+    return from < forward && to >= forward ? int64_t{1} << 60 : 0;
+  };
+  const std::vector<Touch>& touches = program.instance(part).touches;
+  for (size_t k = 0; k + 1 < touches.size(); ++k) {
+    if (program.rank(touches[k].step) >= forward || program.rank(touches[k + 1].step) < forward)
+      continue;
+    if (std::optional<Program::Draft> draft = program.draft_drop(part, k, run, hold))
+      program.drop(part, k, *draft, share);
+    return;
+  }
+}
+
+void recompute_cheap_layers(const Case& c, Program& program, size_t forward, Remake remake) {
+  Segments segments = segments_of(c, program, forward);
+  int64_t largest = 0;
+  for (int32_t r = 0; r < static_cast<int32_t>(program.size()); ++r)
+    largest = std::max(largest, working_set_of(c, program, r));
+  auto speed = [&](int32_t segment) {
+    if (remake != Remake::kCostAware) return remake == Remake::kSpeed;
+    return segments.bytes[static_cast<size_t>(segment)] <= largest;
+  };
+  // Dropped in the order of use, each is made from what the one before has made; in the opposite
+  // order, from the checkpoint.
+  std::stable_sort(segments.cheap.begin(), segments.cheap.end(),
+                   [&](const Cheap& a, const Cheap& b) {
+                     if (a.segment != b.segment) return a.segment > b.segment;
+                     return speed(a.segment) ? a.wanted < b.wanted : a.wanted > b.wanted;
+                   });
+  for (const Cheap& cheap : segments.cheap)
+    drop_stash(c, program, cheap.part, static_cast<int32_t>(forward), speed(cheap.segment));
+}
+
+// A program's run with a least recently used cache in front of the host (3.3.2).
+class Cache {
+ public:
+  struct Stay {
+    Gap gap;
+    int32_t release, arrive;
+  };
+
+  Cache(const Case& c, const Program& program, std::vector<int64_t> usage, int64_t capacity,
+        size_t forward, bool prefetch)
+      : c_(c),
+        program_(program),
+        usage_(std::move(usage)),
+        capacity_(capacity),
+        forward_(static_cast<int32_t>(forward)),
+        prefetch_(prefetch) {
+    for (const Gap& gap : activation_gaps(program)) gaps_[{gap.instance, gap.from}] = gap;
+    for (int32_t r = 0; r < static_cast<int32_t>(program.size()); ++r)
+      if (r >= forward_ && heavy(r)) heavy_ranks_.push_back(r);
+  }
+
+  std::optional<Shortfall> run() {
+    for (int32_t r = 0; r < static_cast<int32_t>(program_.size()); ++r) {
+      const std::vector<int32_t>& touched = step(r).operands;
+      for (int32_t i : touched) forget(i);
+      if (prefetch_ && r >= forward_ && heavy(r)) fetch_ahead(r);
+      auto due = pending_.equal_range(r);
+      pending_.erase(due.first, due.second);  // they arrive here, as planned
+      while (usage_[static_cast<size_t>(r)] > capacity_)
+        if (!evict(r)) return Shortfall{step(r).op, usage_[static_cast<size_t>(r)], capacity_};
+      for (int32_t i : touched) remember(i, r);
+    }
+    return std::nullopt;
+  }
+  const std::vector<Stay>& away() const { return away_; }
+
+ private:
+  const Step& step(int32_t rank) const {
+    return program_.step(program_.order()[static_cast<size_t>(rank)]);
+  }
+  bool heavy(int32_t rank) const {
+    return !step(rank).rerun && is_heavy(c_.problem->graph->op(step(rank).op));
+  }
+  int64_t bytes_of(int32_t instance) const {
+    return device_bytes_of(c_, program_.part_of(instance));
+  }
+  void add(int32_t from, int32_t to, int64_t bytes) {
+    for (int32_t r = from; r < to; ++r) usage_[static_cast<size_t>(r)] += bytes;
+  }
+
+  void forget(int32_t instance) {
+    auto at = held_.find(instance);
+    if (at == held_.end()) return;
+    by_use_.erase({at->second.from, instance});
+    held_.erase(at);
+  }
+  void remember(int32_t instance, int32_t rank) {
+    auto gap = gaps_.find({instance, rank});
+    if (gap == gaps_.end() || held_.contains(instance)) return;
+    held_[instance] = gap->second;
+    by_use_.insert({rank, instance});
+  }
+  bool evict(int32_t rank) {
+    if (by_use_.empty()) return false;
+    int32_t instance = by_use_.begin()->second;
+    Gap gap = held_[instance];
+    forget(instance);
+    add(rank, gap.to, -bytes_of(instance));
+    pending_.emplace(gap.to, away_.size());
+    away_.push_back({gap, rank, gap.to});
+    return true;
+  }
+  // What is needed up to the next heavy layer comes back now where there is room.
+  void fetch_ahead(int32_t rank) {
+    auto next = std::upper_bound(heavy_ranks_.begin(), heavy_ranks_.end(), rank);
+    int32_t last = next == heavy_ranks_.end() ? static_cast<int32_t>(program_.size()) : *next;
+    for (auto at = pending_.upper_bound(rank); at != pending_.end() && at->first <= last;) {
+      Stay& stay = away_[at->second];
+      int64_t bytes = bytes_of(stay.gap.instance);
+      bool room = std::all_of(usage_.begin() + rank, usage_.begin() + stay.gap.to,
+                              [&](int64_t used) { return used + bytes <= capacity_; });
+      if (!room) {
+        ++at;
+        continue;
+      }
+      stay.arrive = rank;
+      add(rank, stay.gap.to, bytes);
+      at = pending_.erase(at);
+    }
+  }
+
+  const Case& c_;
+  const Program& program_;
+  std::vector<int64_t> usage_;
+  int64_t capacity_;
+  int32_t forward_;
+  bool prefetch_;
+  std::map<std::pair<int32_t, int32_t>, Gap> gaps_;  // by instance and rank of the touch before
+  std::vector<int32_t> heavy_ranks_;                 // of the backward pass
+  std::map<int32_t, Gap> held_;                      // per cached instance: the gap it is in
+  std::set<std::pair<int32_t, int32_t>> by_use_;     // last use, instance
+  std::multimap<int32_t, size_t> pending_;           // by when it is needed: indices into away_
+  std::vector<Stay> away_;
+};
+
+void mark_away(Program& program, const Gap& gap) {
+  program.instance(gap.instance).touches[static_cast<size_t>(gap.touch)].away = true;
+}
+
+}  // namespace
+
+std::optional<Decision> decide_superneurons(const Case& c, int64_t capacity,
+                                            const SuperneuronsRules& rules, Trouble& trouble) {
+  Program program = plain_program(c);
+  size_t forward = forward_ops(*c.problem->graph);
+  if (rules.recompute) recompute_cheap_layers(c, program, forward, rules.remake);
+  std::vector<Move> settled = timed_moves(c, program, capacity);
+  if (rules.offload && !rules.cache) {
+    for (const Gap& gap : stashed_gaps(program, static_cast<int32_t>(forward))) {
+      const PartInfo& part = program.part_of(gap.instance);
+      if (!part.writers.empty() && is_heavy(c.problem->graph->op(part.writers[0])))
+        mark_away(program, gap);
+    }
+    std::vector<Move> moves = timed_moves(c, program, capacity);
+    trouble.shortfall = shortfall_of(program, usage_of(c, program, moves), capacity);
+    if (trouble.shortfall) return std::nullopt;
+    return Decision{std::move(program), std::move(moves)};
+  }
+  std::vector<int64_t> usage = usage_of(c, program, settled);
+  if (!rules.offload) {
+    trouble.shortfall = shortfall_of(program, usage, capacity);
+    if (trouble.shortfall) return std::nullopt;
+    return Decision{std::move(program), std::move(settled)};
+  }
+  Cache cache(c, program, std::move(usage), capacity, forward, rules.prefetch);
+  trouble.shortfall = cache.run();
+  if (trouble.shortfall) return std::nullopt;
+  for (const Cache::Stay& stay : cache.away()) mark_away(program, stay.gap);
+  std::vector<Move> moves = timed_moves(c, program, capacity);
+  for (const Cache::Stay& stay : cache.away()) {
+    Move* move = move_of(moves, stay.gap);
+    move->release = stay.release;
+    move->out_after = stay.release - 1;
+    move->out_by = stay.release;
+    move->arrive = stay.arrive;
+    move->in_after = stay.arrive - 1;
+    move->in_by = stay.gap.to;
+  }
+  return Decision{std::move(program), std::move(moves)};
+}
+
+Status plan_superneurons(Search& search) {
+  const Problem& problem = search.problem();
+  SuperneuronsRules rules;
+  rules.recompute = problem.allow.recompute;
+  rules.offload = problem.allow.swap && problem.budgets.host > 0 &&
+                  problem.machine->out.bytes_per_s > 0 && problem.machine->in.bytes_per_s > 0;
+  auto plans = [&](const Case& at, Trouble& trouble) {
+    return realise_within(
+        at,
+        [&](int64_t capacity, Trouble& why) {
+          return decide_superneurons(at, capacity, rules, why);
+        },
+        trouble);
+  };
+  Trouble trouble;
+  std::optional<Plan> plan = plans(search.step(), trouble);
+  problem.deadline->spend(1);
+  if (plan) {
+    search.offer(*plan);
+    return Done{};
+  }
+  return search.infeasible("superneurons", trouble, works_at(search.step(), [&](const Case& at) {
+                             Trouble why;
+                             return plans(at, why).has_value();
+                           }));
+}
+
+}  // namespace outsize::planning

@@ -1,0 +1,43 @@
+// What planners from the literature ask of a training step: where its forward pass ends, which of
+// its ops are convolutions or other heavy work, and which gaps its activations have.
+//
+//   op0 conv, op1 relu, | op2 relu_backward, op3 convolution_backward      forward_ops == 2
+//
+// Imported graphs have no phases and only the words of whoever wrote them: an op whose name has
+// "backward" in it begins the backward pass. Pure functions.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "outsize/planners/schedule.h"
+
+namespace outsize::planning {
+
+// Ops, in program order, before the first of the backward pass: by the phases where there are any,
+// else by the ops' names, else up to where most bytes are alive.
+size_t forward_ops(const Graph& graph);
+
+// By name, forward or backward.
+bool is_convolution(const Op& op);
+// Convolutions, matrix products, attention and recurrent cells: what is dear to run again.
+bool is_heavy(const Op& op);
+
+// A stretch in which an activation (or a batch handed in) is not touched, but will be read after.
+struct Gap {
+  int32_t instance = 0;
+  int32_t touch = 0;  // the one before the gap
+  int32_t from = 0;   // its rank
+  int32_t to = 0;     // rank of the next touch, at least two later
+  bool operator==(const Gap&) const = default;
+};
+// By instance, then by touch.
+std::vector<Gap> activation_gaps(const Program& program);
+// Of those, the one of each instance that spans the border from forward to backward pass; `forward`
+// is the rank of the first backward step.
+std::vector<Gap> stashed_gaps(const Program& program, int32_t forward);
+
+// The move of a gap. Requires: `moves` as moves_of has them. Null where there is none.
+Move* move_of(std::vector<Move>& moves, const Gap& gap);
+
+}  // namespace outsize::planning
