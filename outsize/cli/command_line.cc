@@ -114,9 +114,9 @@ Printed run(const std::vector<std::string>& words) {
   root.allow_extras();
   root.failure_message(CLI::FailureMessage::simple);
   Command top(root, registry);
-  for (const auto add : {add_import, add_generate, add_machine, add_bound, add_plan, add_check,
-                         add_simulate, add_compare, add_sweep, add_explain, add_pack, add_share,
-                         add_tune})
+  for (const auto add :
+       {add_import, add_generate, add_machine, add_bound, add_plan, add_check, add_simulate,
+        add_compare, add_sweep, add_explain, add_pack, add_share, add_tune})
     add(top);
   try {
     // The parser takes words from the back.
