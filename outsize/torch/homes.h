@@ -53,8 +53,8 @@ class Homes : public std::enable_shared_from_this<Homes> {
   Status adopt(const at::Tensor& tensor, Tier tier, int64_t address);
   // The same without copying: the place holds the content already.
   Status repoint(const at::Tensor& tensor, Tier tier, int64_t address);
-  // Copies the bytes to ordinary memory and points the storage there. Nothing to do if it has no
-  // home here.
+  // Copies the bytes to ordinary memory and points the storage there; its content and version stay.
+  // Nothing to do if it has no home here.
   Status release(const at::Tensor& tensor);
   std::optional<HomePlace> home_of(const at::Tensor& tensor) const;
   // A uint8 tensor on the bytes themselves.

@@ -153,6 +153,24 @@ def _check_objects(models: list[torch.nn.Module], optimizers: list[torch.optim.O
             )
 
 
+# What is being captured or run now, and the steps that were dropped meanwhile.
+_working: list[None] = []
+_dropped_steps: list[Step] = []
+
+
+@contextlib.contextmanager
+def _at_work() -> Iterator[None]:
+    """While a step is captured or run; afterwards those that were dropped meanwhile are closed."""
+    _working.append(None)
+    try:
+        yield
+    finally:
+        _working.pop()
+        while _dropped_steps and not _working:
+            with contextlib.suppress(Exception):
+                _dropped_steps.pop().close()
+
+
 class Step:
     """The decorated step. Call it as the function; see `step` for what it does."""
 
@@ -181,17 +199,19 @@ class Step:
     # -- what users call ------------------------------------------------------------------------
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs one step. Raises StepError if it fails: with the state undone, or poisoned by name."""
-        call = self._call(args, kwargs)
-        homes = self.shared_homes()
-        if homes is not None:
-            homes.check_restored()
-        variant = self._variant(call)
-        result, self.last = variant.run(call)
+        with _at_work():
+            call = self._call(args, kwargs)
+            homes = self.shared_homes()
+            if homes is not None:
+                homes.check_restored()
+            variant = self._variant(call)
+            result, self.last = variant.run(call)
         return result
 
     def prepare(self, *args: Any, **kwargs: Any) -> Forecast:
         """Captures and plans for these arguments, and runs nothing."""
-        return self._variant(self._call(args, kwargs)).forecast
+        with _at_work():
+            return self._variant(self._call(args, kwargs)).forecast
 
     def restored(self) -> None:
         """Says that all that a failed step left mixed has been put back, by whatever means.
@@ -221,7 +241,11 @@ class Step:
 
     def __del__(self) -> None:
         """A step that nobody holds any more gives back what it holds, as if closed."""
-        if not sys.is_finalizing() and not getattr(self, "_closed", True):
+        if sys.is_finalizing() or getattr(self, "_closed", True):
+            return
+        if _working:  # storages may not move under a capture or a running step: a little later
+            _dropped_steps.append(self)
+        else:
             with contextlib.suppress(Exception):
                 self.close()
 
@@ -251,9 +275,10 @@ class Step:
 
     def captured(self, *args: Any, **kwargs: Any) -> tuple[Capture, dict[int, torch.Tensor]]:
         """The step captured for these arguments, and its inputs' bytes by storage; nothing is planned."""
-        call = self._call(args, kwargs)
-        captured = self._capture(call)
-        return captured, input_bytes(captured, call.flat)
+        with _at_work():
+            call = self._call(args, kwargs)
+            captured = self._capture(call)
+            return captured, input_bytes(captured, call.flat)
 
     def limits(self, device_bytes: int, peak_bytes: int) -> Budgets:
         """The budgets of a step that had the model to itself."""

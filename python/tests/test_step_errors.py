@@ -94,7 +94,8 @@ def test_floor_names_module_and_line() -> None:
 
 def test_another_budget_for_the_same_model() -> None:
     run = mlp("sgd")
-    plan_of(run, budget="1MiB")(*run.batches[0])
+    first = plan_of(run, budget="1MiB")
+    first(*run.batches[0])
     other = plan_of(run, budget="2MiB")
     with pytest.raises(outsize.BadInputError, match="1.05 MB; train_step asks for 2.1 MB.*close"):
         other(*run.batches[0])

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
+import sys
 import time
 import weakref
 from pathlib import Path
+from typing import Any
 
+import pytest
 import torch
 from step_models import mlp
 from step_parity import plan_of
 
+import outsize
 import outsize_core
 
 
 def _resident_bytes() -> int:
+    ctypes.CDLL(None).malloc_trim(0)  # what other tests freed is not ours
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
@@ -68,6 +74,45 @@ def test_closed_steps_leave_nothing() -> None:
         once()
     gc.collect()
     assert (_descriptors(), _threads()) == before
+
+
+def test_a_step_dropped_while_another_is_captured_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The collector may run at any moment; the first model's tensors move only when nothing is under way."""
+    run, other = mlp("sgd", depth=1), mlp("adamw", depth=1)
+    first = plan_of(run, budget="90%")
+    first(*run.batches[0])
+    homes = first.shared_homes()
+    assert homes is not None
+    first.cycle = first  # type: ignore[attr-defined]
+    held = [p.detach().clone() for p in run.model.parameters()]
+    module = sys.modules["outsize.step"]
+    under_way: list[bool] = []
+    close = outsize.Step.close
+
+    def watched(step: outsize.Step) -> None:
+        under_way.append(bool(module._working))
+        close(step)
+
+    monkeypatch.setattr(outsize.Step, "close", watched)
+    plain = other.step
+
+    def collecting(*batch: torch.Tensor) -> Any:
+        gc.collect()
+        return plain(*batch)
+
+    step = outsize.step(other.model, other.optimizer, budget="64MiB", log=lambda line: None)(
+        collecting
+    )
+    gc.disable()
+    try:
+        del first
+        step.prepare(*other.batches[0])
+    finally:
+        gc.enable()
+    assert under_way == [False]
+    assert all(homes.place_of(p) is None for p in run.model.parameters())
+    assert all(map(torch.equal, held, run.model.parameters()))
+    step.close()
 
 
 def test_dropped_steps_leave_nothing() -> None:
