@@ -441,7 +441,6 @@ void Chooser::prune(Program& program) {
   std::vector<Move> moves;
   for (size_t i = 0; i < program.instances().size(); ++i) {
     const Instance& in = program.instances()[i];
-    const PartInfo& part = program.parts()[in.part];
     double now = swap_cost(program, in);
     if (now <= 0) continue;
     for (size_t k = 0; k + 1 < in.touches.size(); ++k)
