@@ -255,13 +255,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", metavar="FILE", help="the rows; - is standard output")
     options = parser.parse_args(arguments)
+    wanted = [c for c in cases() if options.only is None or options.only in f"{c.family} {c.name}"]
+    if not wanted:
+        parser.exit(BAD_USE, f"{parser.prog}: error: no case has {options.only!r} in it\n")
     folder = data_folder()
     if folder is None or not command_path().exists():
         missing = command_path() if folder else "../shared/data"
         parser.exit(BAD_USE, f"{parser.prog}: error: nothing at {missing}\n")
-    wanted = [c for c in cases() if options.only is None or options.only in f"{c.family} {c.name}"]
-    if not wanted:
-        parser.exit(BAD_USE, f"{parser.prog}: error: no case has {options.only!r} in it\n")
     limit = ["--seconds", str(options.seconds)]
     if options.work is not None:
         limit = ["--work", str(options.work)]
