@@ -66,7 +66,8 @@ sanitize: bootstrap
 	cmake --build build/asan -j $(JOBS)
 	$(PYTHON) scripts/run_tests.py --no-python --bin-dir build/asan/bin/tests --label asan/ $(RUN_TESTS_ARGS)
 
-# What has threads, under ThreadSanitizer.
+# What has threads, under ThreadSanitizer; of the planners' tests those that use some.
+TSAN_PLANNERS := *AnyThreadCount*
 TSAN_FOLDERS = $(foreach folder,tiers run share planners,$(if $(wildcard outsize/$(folder)/*_test.cc \
 	outsize/$(folder)/*/*_test.cc),$(folder)))
 comma := ,
@@ -77,7 +78,9 @@ ifneq ($(TSAN_FOLDERS),)
 	cmake -G Ninja -S . -B build/tsan -DOUTSIZE_SANITIZE=thread $(CMAKE_ARGS)
 	cmake --build build/tsan -j $(JOBS) --target $(TSAN_FOLDERS:%=outsize_%_test)
 	$(PYTHON) scripts/run_tests.py --no-python --no-aslr --bin-dir build/tsan/bin/tests --label tsan/ \
-		--only $(subst $(space),$(comma),$(strip $(TSAN_FOLDERS))) $(RUN_TESTS_ARGS)
+		--only $(subst $(space),$(comma),$(strip $(filter-out planners,$(TSAN_FOLDERS)))) $(RUN_TESTS_ARGS)
+	GTEST_FILTER='$(TSAN_PLANNERS)' $(PYTHON) scripts/run_tests.py --no-python --no-aslr \
+		--bin-dir build/tsan/bin/tests --label tsan/ --only planners $(RUN_TESTS_ARGS)
 endif
 
 bench: build
