@@ -5,10 +5,10 @@
 #include <cmath>
 #include <set>
 
+#include "outsize/graph/forward.h"
+
 namespace outsize {
 namespace {
-
-bool has_backward_name(const Op& op) { return op.name.find("backward") != std::string::npos; }
 
 double rate_per_ns(const Link& link, const Machine& machine) {
   return static_cast<double>(link.bytes_per_s) / 1e9 *
@@ -96,19 +96,8 @@ double remake_ns_of(const std::vector<Corner>& corners, double bytes) {
 
 }  // namespace
 
-size_t forward_op_count(const Graph& graph) {
-  size_t by_phase = 0;
-  for (size_t i = 0; i < graph.ops.size(); ++i)
-    if (graph.ops[i].site.phase == "forward") by_phase = i + 1;
-  if (by_phase > 0) return by_phase;
-  for (size_t i = 0; i < graph.ops.size(); ++i)
-    if (has_backward_name(graph.ops[i])) return i;
-  const OpId peak = liveness_of(graph, {}).peak_op;
-  return peak.valid() ? peak.index() : 0;
-}
-
 std::vector<Stash> stashes_of(const Graph& graph) {
-  const auto forward = static_cast<int64_t>(forward_op_count(graph));
+  const auto forward = static_cast<int64_t>(forward_ops(graph));
   const Liveness live = liveness_of(graph, {});
   std::vector<Stash> stashes;
   for (size_t s = 0; s < graph.storages.size(); ++s) {
@@ -127,7 +116,7 @@ std::vector<Stash> stashes_of(const Graph& graph) {
 StepShape shape_of(const Graph& graph, const Profile& profile, int64_t batch) {
   StepShape shape;
   shape.batch = batch;
-  const size_t forward = forward_op_count(graph);
+  const size_t forward = forward_ops(graph);
   for (size_t i = 0; i < profile.ops.size(); ++i)
     (i < forward ? shape.forward_ns : shape.backward_ns) += static_cast<double>(profile.ops[i].ns);
   const Liveness live = liveness_of(graph, workspaces_of(profile));

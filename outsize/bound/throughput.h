@@ -43,10 +43,6 @@ struct StepShape {
   bool operator==(const StepShape&) const = default;
 };
 
-// Ops, in program order, before the backward pass: by the phases where there are any, else by the
-// ops' names ("backward"), else up to where most bytes are alive.
-size_t forward_op_count(const Graph& graph);
-
 // A storage's stay over the border from forward to backward pass: not touched between the two ops.
 struct Stash {
   StorageId storage;

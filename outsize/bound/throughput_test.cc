@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "outsize/graph/builder.h"
+#include "outsize/graph/forward.h"
 #include "outsize/graph/generate.h"
 #include "outsize/profile/generate_costs.h"
 
@@ -142,7 +143,7 @@ TEST(ShapeOf, ReadsOffAGraph) {
 
 TEST(ShapeOf, FindsTheBackwardPassOfGeneratedGraphs) {
   for (const Graph& graph : {chain_graph(6, 100), unet_graph(3, 4096), transformer_graph({})}) {
-    const size_t forward = forward_op_count(graph);
+    const size_t forward = forward_ops(graph);
     EXPECT_GT(forward, 0u);
     EXPECT_LT(forward, graph.ops.size());
     const StepShape shape = shape_of(graph, equal_costs(graph, 10), 1);

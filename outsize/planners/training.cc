@@ -1,40 +1,16 @@
 #include "outsize/planners/training.h"
 
 #include <algorithm>
-#include <cctype>
-#include <string>
 
 namespace outsize::planning {
-namespace {
-
-bool names(const Op& op, std::initializer_list<const char*> words) {
-  std::string name = op.name;
-  for (char& letter : name)
-    letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
-  return std::any_of(words.begin(), words.end(),
-                     [&](const char* word) { return name.find(word) != std::string::npos; });
-}
-
-}  // namespace
-
-size_t forward_ops(const Graph& graph) {
-  size_t last = 0;
-  for (size_t i = 0; i < graph.ops.size(); ++i)
-    if (graph.ops[i].site.phase == "forward") last = i + 1;
-  if (last > 0) return last;
-  for (size_t i = 1; i < graph.ops.size(); ++i)
-    if (names(graph.ops[i], {"backward"})) return i;
-  OpId peak = liveness_of(graph, {}).peak_op;
-  return peak.valid() ? peak.index() : 0;
-}
 
 bool is_convolution(const Op& op) {
   // Checkpoints name every layer after the block of convolutions that it stands in.
-  return names(op, {"conv"}) && !names(op, {"_bn", "_relu", "_pad", "_pool", "_add", "_out"});
+  return name_has(op, {"conv"}) && !name_has(op, {"_bn", "_relu", "_pad", "_pool", "_add", "_out"});
 }
 
 bool is_heavy(const Op& op) {
-  return is_convolution(op) || names(op, {"mm", "linear", "matmul", "attention", "lstm", "gru"});
+  return is_convolution(op) || name_has(op, {"mm", "linear", "matmul", "attention", "lstm", "gru"});
 }
 
 std::vector<Gap> activation_gaps(const Program& program) {

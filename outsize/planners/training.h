@@ -1,22 +1,15 @@
-// What planners from the literature ask of a training step: where its forward pass ends, which of
-// its ops are convolutions or other heavy work, and which gaps its activations have.
-//
-//   op0 conv, op1 relu, | op2 relu_backward, op3 convolution_backward      forward_ops == 2
-//
-// Imported graphs have no phases and only the words of whoever wrote them: an op whose name has
-// "backward" in it begins the backward pass. Pure functions.
+// What planners from the literature ask of a training step, beside where its forward pass ends
+// (forward_ops): which of its ops are convolutions or other heavy work, and which gaps its
+// activations have. Pure functions.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "outsize/graph/forward.h"
 #include "outsize/planners/schedule.h"
 
 namespace outsize::planning {
-
-// Ops, in program order, before the first of the backward pass: by the phases where there are any,
-// else by the ops' names, else up to where most bytes are alive.
-size_t forward_ops(const Graph& graph);
 
 // By name, forward or backward.
 bool is_convolution(const Op& op);
