@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "outsize/planners/plan_once.h"
 #include "outsize/planners/training.h"
 
 namespace outsize::planning {
@@ -227,24 +228,23 @@ std::optional<Decision> decide_superneurons(const Case& c, int64_t capacity,
   Program program = plain_program(c);
   size_t forward = forward_ops(*c.problem->graph);
   if (rules.recompute) recompute_cheap_layers(c, program, forward, rules.remake);
-  std::vector<Move> settled = timed_moves(c, program, capacity);
-  if (rules.offload && !rules.cache) {
+  // What moves by the rules so far, where that fits.
+  auto timed = [&]() -> std::optional<Decision> {
+    std::vector<Move> moves = timed_moves(c, program, capacity);
+    trouble.shortfall = shortfall_of(program, usage_of(c, program, moves), capacity);
+    if (trouble.shortfall) return std::nullopt;
+    return Decision{std::move(program), std::move(moves)};
+  };
+  if (!rules.offload) return timed();
+  if (!rules.cache) {
     for (const Gap& gap : stashed_gaps(program, static_cast<int32_t>(forward))) {
       const PartInfo& part = program.part_of(gap.instance);
       if (!part.writers.empty() && is_heavy(c.problem->graph->op(part.writers[0])))
         mark_away(program, gap);
     }
-    std::vector<Move> moves = timed_moves(c, program, capacity);
-    trouble.shortfall = shortfall_of(program, usage_of(c, program, moves), capacity);
-    if (trouble.shortfall) return std::nullopt;
-    return Decision{std::move(program), std::move(moves)};
+    return timed();
   }
-  std::vector<int64_t> usage = usage_of(c, program, settled);
-  if (!rules.offload) {
-    trouble.shortfall = shortfall_of(program, usage, capacity);
-    if (trouble.shortfall) return std::nullopt;
-    return Decision{std::move(program), std::move(settled)};
-  }
+  std::vector<int64_t> usage = usage_of(c, program, timed_moves(c, program, capacity));
   Cache cache(c, program, std::move(usage), capacity, forward, rules.prefetch);
   trouble.shortfall = cache.run();
   if (trouble.shortfall) return std::nullopt;
@@ -266,27 +266,15 @@ Status plan_superneurons(Search& search) {
   const Problem& problem = search.problem();
   SuperneuronsRules rules;
   rules.recompute = problem.allow.recompute;
-  rules.offload = problem.allow.swap && problem.budgets.host > 0 &&
-                  problem.machine->out.bytes_per_s > 0 && problem.machine->in.bytes_per_s > 0;
-  auto plans = [&](const Case& at, Trouble& trouble) {
+  rules.offload = can_swap(problem);
+  return plan_once(search, "superneurons", [&](const Case& c, Trouble& trouble) {
     return realise_within(
-        at,
+        c,
         [&](int64_t capacity, Trouble& why) {
-          return decide_superneurons(at, capacity, rules, why);
+          return decide_superneurons(c, capacity, rules, why);
         },
         trouble);
-  };
-  Trouble trouble;
-  std::optional<Plan> plan = plans(search.step(), trouble);
-  problem.deadline->spend(1);
-  if (plan) {
-    search.offer(*plan);
-    return Done{};
-  }
-  return search.infeasible("superneurons", trouble, works_at(search.step(), [&](const Case& at) {
-                             Trouble why;
-                             return plans(at, why).has_value();
-                           }));
+  });
 }
 
 }  // namespace outsize::planning

@@ -5,7 +5,7 @@
 // first pass.
 #include <algorithm>
 
-#include "outsize/planners/search.h"
+#include "outsize/planners/plan_once.h"
 #include "outsize/planners/swapadvisor/scan.h"
 
 namespace outsize::planning {
@@ -64,18 +64,6 @@ std::optional<Plan> plan_at(const Case& c, Trouble& trouble) {
 
 }  // namespace
 
-Status plan_odswap(Search& search) {
-  Trouble trouble;
-  std::optional<Plan> plan = plan_at(search.step(), trouble);
-  search.problem().deadline->spend(1);
-  if (plan) {
-    search.offer(*plan);
-    return Done{};
-  }
-  return search.infeasible("odswap", trouble, works_at(search.step(), [](const Case& at) {
-                             Trouble why;
-                             return plan_at(at, why).has_value();
-                           }));
-}
+Status plan_odswap(Search& search) { return plan_once(search, "odswap", plan_at); }
 
 }  // namespace outsize::planning
