@@ -192,6 +192,10 @@ int64_t pool_bytes(const Counts& counts, const Classes& classes,
   return bytes;
 }
 
+bool can_fit(const Classes& classes, const PoolLimits& limits) {
+  return pool_bytes(least_counts(classes, limits), classes, limits.sizes) <= limits.capacity;
+}
+
 Classes tightest_classes(const PoolLimits& limits) {
   // best[b]: fewest bytes for the sizes [0, b); the last class is [from[b], b).
   size_t n = limits.sizes.size();
@@ -242,8 +246,7 @@ Classes random_classes(const PoolLimits& limits, const Classes& tightest, Random
     Classes classes(limits.sizes.size(), 0);
     for (size_t i = 1; i < classes.size(); ++i)
       classes[i] = classes[i - 1] + (random.chance(chance) ? 1 : 0);
-    if (pool_bytes(least_counts(classes, limits), classes, limits.sizes) <= limits.capacity)
-      return classes;
+    if (can_fit(classes, limits)) return classes;
   }
   return tightest;
 }

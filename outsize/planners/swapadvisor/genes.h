@@ -76,6 +76,8 @@ std::vector<int64_t> object_bytes(const Classes& classes, const std::vector<int6
 Counts least_counts(const Classes& classes, const PoolLimits& limits);
 Counts most_counts(const Classes& classes, const PoolLimits& limits);
 int64_t pool_bytes(const Counts& counts, const Classes& classes, const std::vector<int64_t>& sizes);
+// Whether the least counts of these classes fit.
+bool can_fit(const Classes& classes, const PoolLimits& limits);
 // The classes whose least counts need the fewest bytes: no pool of classes does with less.
 Classes tightest_classes(const PoolLimits& limits);
 // Random classes whose least counts fit; the tightest where none of a few tries do.

@@ -27,9 +27,12 @@ struct State {
 
 class Scan {
  public:
-  Scan(const Case& c, const Rooms& rooms, const SwapRules& rules,
-       const std::vector<int64_t>& starts, const std::vector<bool>& initial)
-      : c_(c), rooms_(rooms), rules_(rules), starts_(starts), program_(plain_program(c)) {
+  Scan(const Case& c, const Rooms& rooms, const SwapRules& rules, const std::vector<bool>& initial)
+      : c_(c),
+        rooms_(rooms),
+        rules_(rules),
+        program_(plain_program(c)),
+        starts_(starts_of(c, program_)) {
     size_t n = program_.instances().size();
     states_.resize(n);
     objects_.resize(n);
@@ -53,11 +56,7 @@ class Scan {
     if (!enter(trouble)) return false;
     for (int32_t r = 0; r < end(); ++r)
       if (!step(r)) {
-        OpId op = program_.step(program_.order()[static_cast<size_t>(r)]).op;
-        trouble = {Shortfall{op, c_.problem->budgets.device + 1, c_.problem->budgets.device},
-                   0,
-                   Tier::kDevice,
-                   {}};
+        trouble = no_room(step_at(r).op);
         return false;
       }
     return true;
@@ -94,6 +93,9 @@ class Scan {
  private:
   static int32_t id(size_t i) { return static_cast<int32_t>(i); }
   int32_t end() const { return static_cast<int32_t>(program_.size()); }
+  const Step& step_at(int32_t rank) const {
+    return program_.step(program_.order()[static_cast<size_t>(rank)]);
+  }
   const PartInfo& part(size_t i) const { return program_.part_of(id(i)); }
   int32_t class_of(size_t i) const { return rooms_.class_of[static_cast<size_t>(index(i))]; }
   int32_t index(size_t i) const { return program_.instances()[i].part; }
@@ -117,12 +119,16 @@ class Scan {
     return kNever;
   }
 
+  Trouble no_room(OpId op) const {
+    const int64_t budget = c_.problem->budgets.device;
+    return {Shortfall{op, budget + 1, budget}, 0, Tier::kDevice, {}};
+  }
+
   bool enter(Trouble& trouble) {
     for (size_t i = 0; i < states_.size(); ++i) {
       Instance& in = program_.instance(id(i));
       if (roomless(i)) {
-        states_[i].here = true;  // its room is its own
-        if (settled(i) == 2) states_[i].here = false;
+        states_[i].here = settled(i) != 2;  // its room is its own
         continue;
       }
       if (part(i).persistent && !states_[i].initial) {
@@ -134,10 +140,7 @@ class Scan {
       size_t k = static_cast<size_t>(class_of(i));
       if (used_[k] + takes(i) > rooms_.room[k]) {
         if (!states_[i].initial) {
-          trouble = {Shortfall{OpId(0), c_.problem->budgets.device + 1, c_.problem->budgets.device},
-                     0,
-                     Tier::kDevice,
-                     {}};
+          trouble = no_room(OpId(0));
           return false;
         }
         states_[i].initial = false;
@@ -282,8 +285,7 @@ class Scan {
   }
 
   bool step(int32_t rank) {
-    int32_t step_id = program_.order()[static_cast<size_t>(rank)];
-    std::vector<int32_t> working = program_.step(step_id).operands;
+    std::vector<int32_t> working = step_at(rank).operands;
     std::sort(working.begin(), working.end());
     working.erase(std::unique(working.begin(), working.end()), working.end());
     for (int32_t w : working) {
@@ -331,8 +333,8 @@ class Scan {
   const Case& c_;
   const Rooms& rooms_;
   const SwapRules& rules_;
-  const std::vector<int64_t>& starts_;
   Program program_;
+  std::vector<int64_t> starts_;  // per rank, and the end
   std::vector<State> states_;
   std::vector<std::vector<int64_t>> objects_;
   std::vector<std::vector<int32_t>> releases_, arrivals_;  // per instance, per gap (touch + 1)
@@ -348,13 +350,11 @@ class Scan {
 
 std::optional<Swaps> plan_swaps(const Case& c, const Rooms& rooms, const SwapRules& rules,
                                 Trouble& trouble) {
-  std::vector<int64_t> starts{0};
-  for (OpId op : c.order) starts.push_back(starts.back() + c.problem->profile->ops[op.index()].ns);
   std::vector<bool> none(c.parts.parts.size(), false);
-  Scan first(c, rooms, rules, starts, none);
+  Scan first(c, rooms, rules, none);
   if (!first.run(nullptr, trouble)) return std::nullopt;
   if (!rules.double_pass) return first.result();
-  Scan second(c, rooms, rules, starts, first.residents());
+  Scan second(c, rooms, rules, first.residents());
   if (!second.run(&first.pressure(), trouble)) return std::nullopt;
   return second.result();
 }

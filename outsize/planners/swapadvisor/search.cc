@@ -84,18 +84,15 @@ class Evolution {
         rules_(rules),
         pool_(pool_of(search.step())),
         random_(search.problem().seed),
-        before_(dependencies_by_part(*search.problem().graph, search.step().parts)) {
+        before_(dependencies_by_part(*search.problem().graph, search.step().parts)),
+        tightest_(tightest_classes(pool_.limits)) {
     if (!search.problem().allow.reorder) rules_.schedules = false;
     int threads = std::max(1, search.problem().threads);
     cases_.assign(static_cast<size_t>(threads), search.step());
   }
 
   // False where no classes at all do.
-  bool possible() {
-    tightest_ = tightest_classes(pool_.limits);
-    return pool_bytes(least_counts(tightest_, pool_.limits), tightest_, pool_.limits.sizes) <=
-           pool_.limits.capacity;
-  }
+  bool possible() const { return can_fit(tightest_, pool_.limits); }
 
   void run() {
     std::vector<Individual> all = first_generation();
@@ -126,11 +123,6 @@ class Evolution {
     Counts least = least_counts(classes, pool_.limits);
     counts = repaired_counts(std::move(counts), classes, pool_.limits, least);
     return filled_counts(std::move(counts), classes, pool_.limits, random_);
-  }
-
-  bool fits(const Classes& classes) const {
-    return pool_bytes(least_counts(classes, pool_.limits), classes, pool_.limits.sizes) <=
-           pool_.limits.capacity;
   }
 
   // The allocation of which nothing is searched: the tightest classes, what is left shared out in
@@ -233,7 +225,8 @@ class Evolution {
     Classes crossed = cross_classes(one.classes, other.classes, cut);
     cut = static_cast<size_t>(random_.below(static_cast<int64_t>(n) + 1));
     child.classes = mutate_classes(crossed, rules_.mutation, random_);
-    if (!fits(child.classes)) child.classes = fits(crossed) ? crossed : one.classes;
+    if (!can_fit(child.classes, pool_.limits))
+      child.classes = can_fit(crossed, pool_.limits) ? crossed : one.classes;
     Counts counts =
         cross_counts(one.counts, one.classes, other.counts, other.classes, child.classes, cut);
     child.counts =
@@ -292,8 +285,8 @@ class Evolution {
   Pool pool_;
   Random random_;
   std::vector<std::vector<OpId>> before_;
-  std::vector<Case> cases_;  // one per thread
   Classes tightest_;
+  std::vector<Case> cases_;  // one per thread
   Trouble trouble_;
 };
 
@@ -304,23 +297,18 @@ Status search_plans(Search& search, const SearchRules& rules, const std::string&
   if (evolution.possible()) evolution.run();
   if (search.best()) return Done{};
   Trouble trouble = evolution.trouble();
-  if (!evolution.possible()) {
-    int64_t least = least_bytes(pool_of(search.step()));
-    trouble = {std::nullopt, least, Tier::kDevice, {}};
-  }
+  if (!evolution.possible())
+    trouble = {std::nullopt, least_bytes(pool_of(search.step())), Tier::kDevice, {}};
   // The counts below which some op has no room depend on the graph alone.
-  auto works = [&](int64_t budget) {
-    Problem other = search.problem();
-    other.budgets.device = budget;
-    Case at = search.step();
-    at.problem = &other;
-    Pool pool = pool_of(at);
+  auto least = [&](const Case& c) {
+    Pool pool = pool_of(c);
     Classes classes = tightest_classes(pool.limits);
-    Counts counts = least_counts(classes, pool.limits);
-    if (pool_bytes(counts, classes, pool.limits.sizes) > pool.limits.capacity) return false;
-    return judge(at, pool, {at.order, classes, counts}, rules.swaps).plan.has_value();
+    if (!can_fit(classes, pool.limits)) return false;
+    Case at = c;
+    Genes genes{c.order, classes, least_counts(classes, pool.limits)};
+    return judge(at, pool, genes, rules.swaps).plan.has_value();
   };
-  return search.infeasible(name, trouble, works);
+  return search.infeasible(name, trouble, works_at(search.step(), least));
 }
 
 }  // namespace outsize::planning::swapadvisor
