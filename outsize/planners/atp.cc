@@ -155,11 +155,8 @@ class Decider {
           offer(i, Way::kSwap, 3, c.swap_ns / bytes);
       }
       if (can_remake && !only_swap) {
-        const bool wanted = only_remake || (params_.model && remade_ < target_.recompute_bytes);
-        if (wanted)
-          offer(i, Way::kRecompute, only_remake ? 0 : 2, c.remake_ns / bytes);
-        else
-          offer(i, Way::kRecompute, 3, c.remake_ns / bytes);
+        const bool wanted = params_.model && remade_ < target_.recompute_bytes;
+        offer(i, Way::kRecompute, only_remake ? 0 : (wanted ? 2 : 3), c.remake_ns / bytes);
       }
     }
     return {best, best_way};

@@ -71,9 +71,7 @@ Layer* layer_to_fetch(std::vector<Layer>& layers, size_t now, bool window) {
   return nullptr;
 }
 
-struct Fetches {
-  std::map<std::pair<int32_t, int32_t>, int32_t> at;  // instance, touch: rank it comes beside
-};
+using Fetches = std::map<std::pair<int32_t, int32_t>, int32_t>;  // instance, touch: comes beside
 
 Fetches fetches_of(std::vector<Layer>& layers, int32_t forward, bool window) {
   Fetches out;
@@ -81,7 +79,7 @@ Fetches fetches_of(std::vector<Layer>& layers, int32_t forward, bool window) {
     Layer* layer = layer_to_fetch(layers, now, window);
     if (!layer) return;
     layer->fetched = true;
-    for (const Gap& gap : layer->away) out.at[{gap.instance, gap.touch}] = std::min(rank, gap.to);
+    for (const Gap& gap : layer->away) out[{gap.instance, gap.touch}] = std::min(rank, gap.to);
   };
   std::vector<std::pair<int32_t, size_t>> backward;
   for (size_t id = 0; id < layers.size(); ++id)
@@ -140,8 +138,8 @@ Decision decide_vdnn(const Case& c, const VdnnRules& rules) {
       move->release = gap.from + 1;
       move->out_after = gap.from - 1;
       if (rules.wait) move->out_by = gap.from + 1;
-      auto at = fetches.at.find({gap.instance, gap.touch});
-      int32_t beside = at == fetches.at.end() ? gap.to : at->second;
+      auto at = fetches.find({gap.instance, gap.touch});
+      int32_t beside = at == fetches.end() ? gap.to : at->second;
       move->arrive = std::max(beside, move->release);
       move->in_after = move->arrive - 1;
       move->in_by = rules.wait ? std::min(move->arrive + 1, gap.to) : gap.to;
@@ -150,17 +148,13 @@ Decision decide_vdnn(const Case& c, const VdnnRules& rules) {
 }
 
 Status plan_vdnn(Search& search) {
-  VdnnRules all, conv;
-  conv.all = false;
-  return plan_policies(search, "vdnn", {conv, all});
+  return plan_policies(search, "vdnn", {{.all = false}, {.all = true}});
 }
 
-Status plan_vdnn_all(Search& search) { return plan_policies(search, "vdnn-all", {VdnnRules{}}); }
+Status plan_vdnn_all(Search& search) { return plan_policies(search, "vdnn-all", {{.all = true}}); }
 
 Status plan_vdnn_conv(Search& search) {
-  VdnnRules conv;
-  conv.all = false;
-  return plan_policies(search, "vdnn-conv", {conv});
+  return plan_policies(search, "vdnn-conv", {{.all = false}});
 }
 
 }  // namespace outsize::planning
