@@ -1,5 +1,10 @@
-// A case for tests of planners: a graph on the unit machine (1 byte = 1 ns each way), budgets, and
-// what becomes of a decision. For tests only.
+// Steps for tests of planners, on the unit machine (1 byte = 1 ns each way), and what becomes of
+// what a planner decides. For tests only.
+//
+//   Setting s(gap_graph(), 10);                      each op takes 10 ns
+//   s.problem.allow.swap = false;
+//   Result<Planned> planned = s.plan("outsize", 60);
+//   TestCase t(gap_graph(), 10, 60);                 the same for a planner's pieces, with its case
 #pragma once
 
 #include <gtest/gtest.h>
@@ -7,53 +12,93 @@
 #include <string>
 #include <utility>
 
+#include "outsize/bound/floor.h"
 #include "outsize/graph/builder.h"
 #include "outsize/plan/check.h"
+#include "outsize/planners/planner.h"
 #include "outsize/planners/realise.h"
 #include "outsize/profile/generate_costs.h"
 #include "outsize/simulate/simulate.h"
 
 namespace outsize::planning {
 
-struct TestCase {
+inline constexpr int64_t kPlenty = int64_t{1} << 40;
+
+// A step and what planners may do with it. A value: what `problem` points at, and its deadline, are
+// set for each run.
+struct Setting {
   Graph graph;
   Profile profile;
   Machine machine = unit_machine();
-  Deadline deadline = Deadline::after_work(1000);
   Problem problem;
-  Case c;
+  int64_t work = 200;
 
-  TestCase(Graph g, Profile p, int64_t device, int64_t host = 1 << 20)
-      : graph(std::move(g)), profile(std::move(p)) {
-    problem.graph = &graph;
-    problem.profile = &profile;
-    problem.machine = &machine;
-    problem.budgets = {device, host, 0};
-    problem.deadline = &deadline;
+  Setting(Graph g, Profile p) : graph(std::move(g)), profile(std::move(p)) {}
+  Setting(Graph g, int64_t ns) : graph(std::move(g)), profile(equal_costs(graph, ns)) {}
+
+  // Good as long as the setting and the deadline are.
+  Problem ready(Deadline& deadline) const {
+    Problem out = problem;
+    out.graph = &graph;
+    out.profile = &profile;
+    out.machine = &machine;
+    out.deadline = &deadline;
+    return out;
+  }
+  // Within other budgets.
+  Problem ready(Deadline& deadline, int64_t device, int64_t host = kPlenty) const {
+    Problem out = ready(deadline);
+    out.budgets = {device, host, 0};
+    return out;
+  }
+  Result<Planned> plan(const std::string& name) const {
+    Deadline deadline = Deadline::after_work(work);
+    return run_planner(name, ready(deadline));
+  }
+  Result<Planned> plan(const std::string& name, int64_t device, int64_t host = kPlenty) const {
+    Deadline deadline = Deadline::after_work(work);
+    return run_planner(name, ready(deadline, device, host));
+  }
+  int64_t peak() const { return peak_program_order(graph, workspaces_of(profile)); }
+  int64_t floor() const { return floor_of(graph, workspaces_of(profile)).bytes; }
+};
+
+// A setting that holds still, with its case.
+struct TestCase : Setting {
+  Deadline deadline = Deadline::after_work(1000);
+  Case c;
+  Plan plan_made;  // by `run`
+
+  TestCase(Setting setting, int64_t device, int64_t host = 1 << 20) : Setting(std::move(setting)) {
+    work = 1000;
+    problem = ready(deadline, device, host);
     c = case_of(problem);
   }
+  TestCase(Graph g, int64_t ns, int64_t device, int64_t host = 1 << 20)
+      : TestCase(Setting(std::move(g), ns), device, host) {}
   TestCase(const TestCase&) = delete;
   TestCase& operator=(const TestCase&) = delete;
 
-  // Checked and simulated; the plan stays in `plan`.
+  // The part that a storage is; the plain program's instance has the same number.
+  int32_t part(int64_t storage) const {
+    for (size_t p = 0; p < c.parts.parts.size(); ++p)
+      if (c.parts.parts[p].where.storage == StorageId(storage)) return static_cast<int32_t>(p);
+    ADD_FAILURE() << "no part of storage " << storage;
+    return -1;
+  }
+  // Checked and simulated; the plan stays in `plan_made`.
   Simulation run(const Decision& decision, const RealiseOptions& options = {}) {
     Trouble trouble;
     std::optional<Plan> made = realise(c, decision, trouble, options);
     EXPECT_TRUE(made) << "needs " << trouble.height;
     if (!made) return {};
-    plan = *made;
+    plan_made = *made;
     Violation v =
-        check_plan(graph, workspaces_of(profile), plan, problem.budgets, machine.alignment);
+        check_plan(graph, workspaces_of(profile), plan_made, problem.budgets, machine.alignment);
     EXPECT_TRUE(v.ok()) << v.where << ": " << v.witness;
-    Result<Simulation> s = simulate(graph, profile, machine, plan);
+    Result<Simulation> s = simulate(graph, profile, machine, plan_made);
     EXPECT_TRUE(s.ok());
     return s.ok() ? *s : Simulation{};
-  }
-  Result<Planned> named(const std::string& name) const {
-    Deadline fresh = Deadline::after_work(1000);
-    Problem same = problem;
-    same.deadline = &fresh;
-    return run_planner(name, same);
   }
   // The move of the storage with this number in the gap after its touch `k`; null if it stays.
   const Move* move(const Decision& decision, int64_t storage, int32_t k) const {
@@ -66,7 +111,7 @@ struct TestCase {
   // Nothing of what is kept may share bytes, so that what a plan waits for are its own waits alone.
   static RealiseOptions apart() {
     RealiseOptions options;
-    options.placer = [](const Problem& problem, Sequence& sequence) {
+    options.placer = [](const Problem&, Sequence& sequence) {
       Placement out;
       int64_t at[kTiers] = {0, 0, 0};
       for (Residency& r : sequence.plan.residencies) {
@@ -80,14 +125,38 @@ struct TestCase {
           i.workspace = {at[0], at[0] + i.workspace.size()};
           out.height[0] = at[0] = i.workspace.end;
         }
-      out.fits = out.height[0] <= problem.budgets.device;
+      out.fits = true;  // the heights say whether it does
       return out;
     };
     return options;
   }
-
-  Plan plan;
 };
+
+// The least budget that is named where a planner finds nothing: "... needs 34 B (34 bytes)".
+inline int64_t least_named(const Result<Planned>& planned) {
+  EXPECT_FALSE(planned.ok());
+  if (planned.ok()) return -1;
+  EXPECT_EQ(planned.error().kind, ErrorKind::kInfeasible);
+  const std::string& message = planned.error().message;
+  const size_t at = message.rfind('(');
+  const bool named = at != std::string::npos && message.ends_with(" bytes)");
+  EXPECT_TRUE(named) << message;
+  return named ? std::stoll(message.substr(at + 1)) : -1;
+}
+
+// f makes a (40 B); g, h and i make something small (1 B), from the batch x and from each other; k
+// reads a and the last of them. Storages 0 to 5: x, a, c, d, e, y.
+inline Graph gap_graph() {
+  GraphBuilder b;
+  b.input("x", 1).activation("a", 40).activation("c", 1).activation("d", 1).activation("e", 1);
+  b.output("y", 1);
+  b.op("f").reads("x").makes("a").phase("forward");
+  b.op("g").reads("x").makes("c").phase("forward");
+  b.op("h").reads("c").makes("d").phase("forward");
+  b.op("i").reads("d").makes("e").phase("backward");
+  b.op("k").reads("a", "e").makes("y").phase("backward");
+  return b.build();
+}
 
 // Convolutions, one after the other, and their backward passes. conv_i reads a_(i-1) and makes a_i,
 // its backward op reads both and the gradient of a_i. Storages: 0 is a_0 (a batch handed in), then

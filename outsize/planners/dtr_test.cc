@@ -4,38 +4,17 @@
 
 #include <cmath>
 
-#include "outsize/bound/floor.h"
-#include "outsize/graph/builder.h"
 #include "outsize/graph/generate.h"
-#include "outsize/plan/check.h"
-#include "outsize/planners/planner.h"
-#include "outsize/profile/generate_costs.h"
+#include "outsize/planners/case_testing.h"
 
 namespace outsize::planning {
 namespace {
 
 constexpr const char* kNames[] = {"dtr", "dtr-eq-class", "dtr-msps", "dtr-lru"};
 
-struct Fixture {
-  Graph graph;
-  Profile profile;
-  Machine machine = unit_machine();
-  Deadline deadline = Deadline::after_work(10);
-  Problem problem;
-  Case c;
-
-  Fixture(Graph g, const std::vector<int64_t>& ns) : graph(std::move(g)) {
-    profile = equal_costs(graph, 1);
+struct Fixture : TestCase {
+  Fixture(Graph g, const std::vector<int64_t>& ns) : TestCase(std::move(g), 1, 1 << 20, 0) {
     for (size_t i = 0; i < ns.size(); ++i) profile.ops[i].ns = ns[i];
-    make();
-  }
-  void make() {
-    problem.graph = &graph;
-    problem.profile = &profile;
-    problem.machine = &machine;
-    problem.budgets = {1 << 20, 0, 0};
-    problem.deadline = &deadline;
-    c = case_of(problem);
   }
   // Ops in the order in which they run; reruns with a "+". Empty where there is no way.
   std::string runs(const DtrParams& params, int64_t capacity) const {
@@ -193,7 +172,7 @@ TEST(Dtr, PlansPassTheChecker) {
     Fixture f(random_graph(seed, 60), {});
     f.profile = random_costs(f.graph, seed);
     const std::vector<int64_t> workspaces = workspaces_of(f.profile);
-    const int64_t peak = peak_program_order(f.graph, workspaces);
+    const int64_t peak = f.peak();
     f.problem.budgets = {2 * peak, 0, 0};  // addresses are the packer's matter
     for (DtrParams params : {h_dtr(), h_dtr_eq_class(), h_msps(), h_lru()})
       for (int64_t percent : {90, 70}) {
@@ -214,14 +193,14 @@ TEST(Dtr, SaysWhatItWouldNeed) {
   Fixture f(example(), {});
   f.problem.budgets = {7, 0, 0};
   for (const char* name : kNames) {
-    Result<Planned> planned = run_planner(name, f.problem);
+    Result<Planned> planned = f.plan(name);
     ASSERT_FALSE(planned.ok());
     EXPECT_NE(planned.error().message.find(std::string("planner ") + name), std::string::npos);
     EXPECT_NE(planned.error().message.find("this planner needs"), std::string::npos)
         << planned.error().message;
   }
   f.problem.allow.recompute = false;
-  Result<Planned> planned = run_planner("dtr", f.problem);
+  Result<Planned> planned = f.plan("dtr");
   ASSERT_FALSE(planned.ok());
   EXPECT_EQ(planned.error().kind, ErrorKind::kBadInput);
 }

@@ -5,42 +5,17 @@
 #include <algorithm>
 #include <utility>
 
-#include "outsize/bound/floor.h"
-#include "outsize/graph/builder.h"
 #include "outsize/graph/generate.h"
-#include "outsize/profile/generate_costs.h"
+#include "outsize/planners/case_testing.h"
 
-namespace outsize {
+namespace outsize::planning {
 namespace {
 
-struct Setting {
-  Graph graph;
-  Profile profile;
-  Machine machine = unit_machine();
-  Budgets budgets;
-  std::vector<Home> border;
-  Freedoms allow;
-
-  Result<Planned> plan(const std::string& name) const {
-    Deadline deadline = Deadline::after_work(100);
-    Problem problem;
-    problem.graph = &graph;
-    problem.profile = &profile;
-    problem.machine = &machine;
-    problem.budgets = budgets;
-    problem.border = border;
-    problem.allow = allow;
-    problem.deadline = &deadline;
-    return run_planner(name, problem);
-  }
-};
-
 Setting random_setting(uint64_t seed) {
-  Setting s;
-  s.graph = random_graph(seed, 40);
-  s.profile = random_costs(s.graph, seed);
-  const std::vector<int64_t> workspaces = workspaces_of(s.profile);
-  s.budgets.device = peak_program_order(s.graph, workspaces) * 3 / 4;
+  const Graph graph = random_graph(seed, 40);
+  Setting s(graph, random_costs(graph, seed));
+  s.work = 100;
+  s.problem.budgets.device = s.peak() * 3 / 4;
   return s;
 }
 
@@ -48,9 +23,9 @@ TEST(FarTier, ADiskOfTheHostsRatesGivesTheSamePlanOnDisk) {
   int swapped = 0;
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     Setting s = random_setting(seed);
-    s.budgets.host = int64_t{1} << 30;
+    s.problem.budgets.host = int64_t{1} << 30;
     const Result<Planned> host = s.plan("outsize");
-    s.budgets.disk = std::exchange(s.budgets.host, 0);
+    s.problem.budgets.disk = std::exchange(s.problem.budgets.host, 0);
     const Result<Planned> disk = s.plan("outsize");
     ASSERT_EQ(host.ok(), disk.ok());
     if (!host.ok()) continue;
@@ -69,7 +44,7 @@ TEST(FarTier, ResidenciesOnDiskHaveWholeBlocks) {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     Setting s = random_setting(seed);
     s.machine.disk_alignment = 64;
-    s.budgets.disk = int64_t{1} << 30;
+    s.problem.budgets.disk = int64_t{1} << 30;
     const Result<Planned> planned = s.plan("outsize");
     if (!planned.ok()) continue;
     for (const Residency& r : planned->plan.residencies) {
@@ -85,8 +60,8 @@ TEST(FarTier, TooSmallADiskIsNamed) {
   int named = 0;
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     Setting s = random_setting(seed);
-    s.allow.recompute = false;
-    s.budgets.disk = 1;
+    s.problem.allow.recompute = false;
+    s.problem.budgets.disk = 1;
     const Result<Planned> planned = s.plan("outsize");
     if (planned.ok()) continue;
     EXPECT_EQ(planned.error().message.find("host"), std::string::npos) << planned.error().message;
@@ -102,8 +77,8 @@ TEST(FarTier, HomesOnDiskAreKeptAndRefusedBesideAHost) {
                    [](const Storage& storage) { return storage.persistent && storage.bytes > 0; });
   ASSERT_NE(persistent, s.graph.storages.end());
   const StorageId id(persistent - s.graph.storages.begin());
-  s.budgets.disk = int64_t{1} << 30;
-  s.border = {{id, Tier::kDisk, 4096}};
+  s.problem.budgets.disk = int64_t{1} << 30;
+  s.problem.border = {{id, Tier::kDisk, 4096}};
   const Result<Planned> planned = s.plan("outsize");
   ASSERT_TRUE(planned.ok()) << planned.error().message;
   for (const BorderItem& item : planned->plan.exit) {
@@ -112,11 +87,11 @@ TEST(FarTier, HomesOnDiskAreKeptAndRefusedBesideAHost) {
     EXPECT_EQ(home.tier, Tier::kDisk);
     EXPECT_EQ(home.address, 4096);
   }
-  s.budgets.host = 1 << 20;
+  s.problem.budgets.host = 1 << 20;
   const Result<Planned> refused = s.plan("outsize");
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.error().message.find("one tier below the device"), std::string::npos);
 }
 
 }  // namespace
-}  // namespace outsize
+}  // namespace outsize::planning

@@ -4,49 +4,16 @@
 
 #include <algorithm>
 
-#include "outsize/bound/floor.h"
-#include "outsize/graph/builder.h"
 #include "outsize/graph/generate.h"
-#include "outsize/plan/check.h"
 #include "outsize/plan/plan_json.h"
-#include "outsize/profile/generate_costs.h"
+#include "outsize/planners/case_testing.h"
 
-namespace outsize {
+namespace outsize::planning {
 namespace {
 
-constexpr int64_t kPlenty = int64_t{1} << 40;
-
-struct Setting {
-  Graph graph;
-  Profile profile;
-  Machine machine = unit_machine();
-  Freedoms allow;
-  std::vector<Home> border;
-  std::vector<std::pair<Tier, Interval>> reserved;
-  int64_t work = 200;
-
-  Result<Planned> plan(const std::string& name, int64_t device, int64_t host = kPlenty) const {
-    Deadline deadline = Deadline::after_work(work);
-    Problem problem;
-    problem.graph = &graph;
-    problem.profile = &profile;
-    problem.machine = &machine;
-    problem.budgets = {device, host, 0};
-    problem.allow = allow;
-    problem.border = border;
-    problem.reserved = reserved;
-    problem.deadline = &deadline;
-    return run_planner(name, problem);
-  }
-  int64_t peak() const { return peak_program_order(graph, workspaces_of(profile)); }
-  int64_t floor() const { return floor_of(graph, workspaces_of(profile)).bytes; }
-};
-
 Setting random_setting(uint64_t seed, int ops) {
-  Setting s;
-  s.graph = random_graph(seed, ops);
-  s.profile = random_costs(s.graph, seed);
-  return s;
+  const Graph graph = random_graph(seed, ops);
+  return {graph, random_costs(graph, seed)};
 }
 
 TEST(RunPlanner, NamesThePlannerThatWasMeant) {
@@ -58,9 +25,7 @@ TEST(RunPlanner, NamesThePlannerThatWasMeant) {
 }
 
 TEST(Keep, MovesNothing) {
-  Setting s;
-  s.graph = chain_graph(4, 10);
-  s.profile = equal_costs(s.graph, 7);
+  Setting s(chain_graph(4, 10), 7);
   Result<Planned> planned = s.plan("keep", kPlenty);
   ASSERT_TRUE(planned.ok()) << planned.error().message;
   EXPECT_EQ(planned->statistics.copies, 0);
@@ -70,9 +35,7 @@ TEST(Keep, MovesNothing) {
 }
 
 TEST(Keep, SaysHowMuchItNeeds) {
-  Setting s;
-  s.graph = chain_graph(4, 10);
-  s.profile = equal_costs(s.graph, 7);
+  Setting s(chain_graph(4, 10), 7);
   int64_t peak = s.peak();
   Result<Planned> planned = s.plan("keep", peak - 1);
   ASSERT_FALSE(planned.ok());
@@ -94,23 +57,21 @@ TEST(Outsize, DoesNothingWhereTheStepFits) {
 
 // x 10 B; f makes a 40 B; g makes b 40 B from x; h reads b; k reads a and makes y 10 B.
 // Working sets: f 50, g 50, h 40 + its output, k 50; a is away or dropped while g and h run.
-Setting gap_setting(int64_t f_ns) {
+Setting two_tensors_setting(int64_t f_ns) {
   GraphBuilder b;
   b.input("x", 10).activation("a", 40).activation("b", 40).activation("c", 1).output("y", 10);
   b.op("f").reads("x").makes("a");
   b.op("g").reads("x").makes("b");
   b.op("h").reads("b").makes("c");
   b.op("k").reads("a", "x", "c").makes("y");
-  Setting s;
-  s.graph = b.build();
-  s.profile = equal_costs(s.graph, 5);
+  Setting s(b.build(), 5);
   s.profile.ops[0].ns = f_ns;
   return s;
 }
 
 TEST(Outsize, RunsACheapOpAgain) {
   // Running f again costs 20 ns, moving a out and in 80: 5 + 5 + 5 + 20 + 20 = 55.
-  Setting s = gap_setting(20);
+  Setting s = two_tensors_setting(20);
   Result<Planned> planned = s.plan("outsize", 70);
   ASSERT_TRUE(planned.ok()) << planned.error().message;
   EXPECT_EQ(planned->statistics.reruns, 1);
@@ -119,7 +80,7 @@ TEST(Outsize, RunsACheapOpAgain) {
 }
 
 TEST(Outsize, MovesWhatADearOpMade) {
-  Setting s = gap_setting(1000);
+  Setting s = two_tensors_setting(1000);
   Result<Planned> planned = s.plan("outsize", 70);
   ASSERT_TRUE(planned.ok()) << planned.error().message;
   EXPECT_EQ(planned->statistics.reruns, 0);
@@ -129,23 +90,23 @@ TEST(Outsize, MovesWhatADearOpMade) {
 }
 
 TEST(Outsize, TurnsOffWhatIsNotAllowed) {
-  Setting s = gap_setting(20);
-  s.allow.recompute = false;
+  Setting s = two_tensors_setting(20);
+  s.problem.allow.recompute = false;
   Result<Planned> swapped = s.plan("outsize", 70);
   ASSERT_TRUE(swapped.ok()) << swapped.error().message;
   EXPECT_EQ(swapped->statistics.reruns, 0);
-  s = gap_setting(1000);
-  s.allow.swap = false;
+  s = two_tensors_setting(1000);
+  s.problem.allow.swap = false;
   Result<Planned> recomputed = s.plan("outsize", 70);
   ASSERT_TRUE(recomputed.ok()) << recomputed.error().message;
   EXPECT_EQ(recomputed->statistics.copies, 0);
   EXPECT_EQ(recomputed->statistics.reruns, 1);
-  s.allow.recompute = false;
+  s.problem.allow.recompute = false;
   EXPECT_FALSE(s.plan("outsize", 70).ok());
 }
 
 TEST(Outsize, InfeasibleNamesFloorOpAndLeastBudget) {
-  Setting s = gap_setting(20);
+  Setting s = two_tensors_setting(20);
   Result<Planned> planned = s.plan("outsize", 45);
   ASSERT_FALSE(planned.ok());
   EXPECT_EQ(planned.error().kind, ErrorKind::kInfeasible);
@@ -163,20 +124,16 @@ int64_t moved_of(const Setting& s, const Plan& plan, Role role) {
 }
 
 Setting transformer_setting() {
-  Setting s;
-  TransformerSize size;
-  size.layers = 3;
-  size.vocabulary = 200;
-  s.graph = transformer_graph(size);
-  s.profile = byte_costs(s.graph, 8);
+  const Graph graph = transformer_graph({.layers = 3, .vocabulary = 200});
+  Setting s(graph, byte_costs(graph, 8));
   s.work = 8;
   return s;
 }
 
 TEST(Outsize, MovesAllKindsOfStorages) {
   Setting s = transformer_setting();
-  s.allow.recompute = false;
-  s.allow.reorder = false;
+  s.problem.allow.recompute = false;
+  s.problem.allow.reorder = false;
   Result<Planned> planned = s.plan("outsize", s.floor() * 5 / 4);
   ASSERT_TRUE(planned.ok()) << planned.error().message;
   EXPECT_GT(moved_of(s, planned->plan, Role::kParameter), 0);
@@ -214,24 +171,24 @@ TEST(Outsize, HonoursTheBorder) {
   int64_t budget = s.floor() + (s.peak() - s.floor()) * 3 / 4;
   Result<Planned> first = s.plan("outsize", budget);
   ASSERT_TRUE(first.ok()) << first.error().message;
-  s.border = homes_of(s, first->plan, first->plan.exit);
+  s.problem.border = homes_of(s, first->plan, first->plan.exit);
   // One home that the planner would not have chosen: a large parameter on the host.
-  for (Home& home : s.border)
+  for (Home& home : s.problem.border)
     if (home.tier == Tier::kDevice && s.graph.storage(home.storage).bytes > 1000) {
       home = {home.storage, Tier::kHost, int64_t{1} << 30};
       break;
     }
   Result<Planned> second = s.plan("outsize", budget);
   ASSERT_TRUE(second.ok()) << second.error().message;
-  EXPECT_EQ(homes_of(s, second->plan, second->plan.entry), s.border);
-  EXPECT_EQ(homes_of(s, second->plan, second->plan.exit), s.border);
+  EXPECT_EQ(homes_of(s, second->plan, second->plan.entry), s.problem.border);
+  EXPECT_EQ(homes_of(s, second->plan, second->plan.exit), s.problem.border);
 }
 
 TEST(Outsize, LeavesReservedBytesAlone) {
   Setting s = transformer_setting();
   int64_t budget = (s.floor() + s.peak()) / 2;
   Interval kept{budget / 4 / 64 * 64, budget / 2 / 64 * 64};
-  s.reserved = {{Tier::kDevice, kept}};
+  s.problem.reserved = {{Tier::kDevice, kept}};
   Result<Planned> planned = s.plan("outsize", budget);
   ASSERT_TRUE(planned.ok()) << planned.error().message;
   for (const Residency& r : planned->plan.residencies) {
@@ -247,13 +204,11 @@ TEST(Outsize, LeavesReservedBytesAlone) {
 TEST(Outsize, FirstStepLeavesRoomForTheStepsThatFollow) {
   GraphBuilder b;
   b.parameter("w", 10).input("x", 10).activation("a", 30).activation("c", 1);
-  Setting s;
   b.storage("state", {20, Role::kOptimizerState, false, true, true, "state"});
   b.op("f").reads("w", "x").makes("a");
   b.op("g").reads("a", "w").makes("c");
   b.op("u").reads("c").makes("state");
-  s.graph = b.build();
-  s.profile = equal_costs(s.graph, 5);
+  Setting s(b.build(), 5);
   Result<Planned> planned = s.plan("outsize", 60);
   ASSERT_TRUE(planned.ok()) << planned.error().message;
   for (const Home& home : homes_of(s, planned->plan, planned->plan.exit)) {
@@ -304,4 +259,4 @@ TEST(Outsize, RandomGraphsAtManyBudgets) {
 }
 
 }  // namespace
-}  // namespace outsize
+}  // namespace outsize::planning

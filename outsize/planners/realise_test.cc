@@ -2,58 +2,19 @@
 
 #include <gtest/gtest.h>
 
-#include "outsize/graph/builder.h"
-#include "outsize/plan/check.h"
-#include "outsize/profile/generate_costs.h"
-#include "outsize/simulate/simulate.h"
+#include "outsize/planners/case_testing.h"
 
 namespace outsize::planning {
 namespace {
 
-// op0 makes A (40 B); op1, op2 and op3 make something small (1 B) from it or from each other; op4
-// reads A again. 10 ns each, 1 byte = 1 ns.
-struct Fixture {
-  Graph graph;
-  Profile profile;
-  Machine machine = unit_machine();
-  Deadline deadline = Deadline::after_work(10);
-  Problem problem;
-  Case c;
-  int32_t a = 0;
-
-  explicit Fixture(int64_t device, int64_t disk = 0) {
-    GraphBuilder b;
-    b.input("x", 1).activation("A", 40).activation("c", 1).activation("d", 1).activation("e", 1);
-    b.output("y", 1);
-    b.op("f").reads("x").makes("A");
-    b.op("g").reads("x").makes("c");
-    b.op("h").reads("c").makes("d");
-    b.op("i").reads("d").makes("e");
-    b.op("k").reads("A", "e").makes("y");
-    graph = b.build();
-    profile = equal_costs(graph, 10);
-    machine.write = machine.read = {0, 1'000'000'000};
-    problem.graph = &graph;
-    problem.profile = &profile;
-    problem.machine = &machine;
-    problem.budgets = {device, 1000, disk};
-    problem.deadline = &deadline;
-    c = case_of(problem);
-    for (size_t p = 0; p < c.parts.parts.size(); ++p)
-      if (c.parts.parts[p].where.storage == StorageId(1)) a = static_cast<int32_t>(p);
-  }
+// The gap's a leaves after f and is back for k. 10 ns an op.
+struct Fixture : TestCase {
+  explicit Fixture(int64_t device) : TestCase(gap_graph(), 10, device, 1000) {}
   Decision swapped() const {
     Program program = plain_program(c);
-    program.instance(a).touches[0].away = true;
+    program.instance(part(1)).touches[0].away = true;
     std::vector<Move> moves = moves_of(program);
     return {std::move(program), std::move(moves)};
-  }
-  Simulation run(const Plan& plan) const {
-    Violation v = check_plan(graph, {}, plan, problem.budgets, 1);
-    EXPECT_TRUE(v.ok()) << v.where << ": " << v.witness;
-    Result<Simulation> s = simulate(graph, profile, machine, plan);
-    EXPECT_TRUE(s.ok());
-    return *s;
   }
 };
 
@@ -71,14 +32,11 @@ TEST(Realise, CopiesStartAsSoonAsTheyMay) {
   ASSERT_EQ(d.moves.size(), 1u);
   EXPECT_EQ(d.moves[0].from, 0);
   EXPECT_EQ(d.moves[0].to, 4);
-  Trouble trouble;
-  std::optional<Plan> plan = realise(f.c, d, trouble);
-  ASSERT_TRUE(plan);
   // Out 10 to 50. The packer lays c where A was, so g waits to 50 and i ends at 80; in to 120, k
   // 130.
-  Simulation s = f.run(*plan);
-  EXPECT_EQ(begin_of(*plan, s, Stream::kOut), 10);
-  EXPECT_EQ(begin_of(*plan, s, Stream::kIn), 80);
+  Simulation s = f.run(d);
+  EXPECT_EQ(begin_of(f.plan_made, s, Stream::kOut), 10);
+  EXPECT_EQ(begin_of(f.plan_made, s, Stream::kIn), 80);
   EXPECT_EQ(s.step_ns, 130);
 }
 
@@ -88,12 +46,9 @@ TEST(Realise, KeepsThePlannersTimes) {
   Move& m = d.moves[0];
   m.release = 2, m.out_after = 0, m.out_by = 2;  // h waits for the copy out: g 20, copy 50, h 60
   m.arrive = 3, m.in_after = 2, m.in_by = 4;     // in from 60 to 100, i beside it; k to 110
-  Trouble trouble;
-  std::optional<Plan> plan = realise(f.c, d, trouble);
-  ASSERT_TRUE(plan);
-  Simulation s = f.run(*plan);
-  EXPECT_EQ(begin_of(*plan, s, Stream::kOut), 10);
-  EXPECT_EQ(begin_of(*plan, s, Stream::kIn), 60);
+  Simulation s = f.run(d);
+  EXPECT_EQ(begin_of(f.plan_made, s, Stream::kOut), 10);
+  EXPECT_EQ(begin_of(f.plan_made, s, Stream::kIn), 60);
   EXPECT_EQ(s.step_ns, 110);
 }
 
@@ -108,18 +63,18 @@ TEST(Realise, CountsWhatIsOnItsWay) {
 }
 
 TEST(Realise, GoesToTheDisk) {
-  Fixture f(1000, 8192);
+  Fixture f(1000);
+  f.problem.budgets.disk = 8192;
+  f.machine.write = f.machine.read = {0, 1'000'000'000};
   Decision d = f.swapped();
   d.moves[0].below = Tier::kDisk;
-  Trouble trouble;
-  std::optional<Plan> plan = realise(f.c, d, trouble);
-  ASSERT_TRUE(plan);
-  Simulation s = f.run(*plan);
+  Simulation s = f.run(d);
   EXPECT_EQ(s.moved_write, 40);
   EXPECT_EQ(s.moved_read, 40);
   EXPECT_EQ(s.moved_out, 0);
   f.machine.disk_alignment = 4096;  // in whole blocks
   f.problem.budgets.disk = 4095;
+  Trouble trouble;
   EXPECT_FALSE(realise(f.c, d, trouble));
   EXPECT_EQ(trouble.tier, Tier::kDisk);
 }
@@ -145,25 +100,10 @@ TEST(Realise, LowersTheCapacityUntilAddressesFit) {
 
 TEST(Realise, TakesAPlannersAddresses) {
   Fixture f(1000);
-  RealiseOptions options;
-  options.placer = [](const Problem&, Sequence& sequence) {
-    Placement out;
-    int64_t at[kTiers] = {0, 0, 0};
-    for (Residency& r : sequence.plan.residencies) {  // nothing shares an address
-      size_t t = static_cast<size_t>(r.tier);
-      r.address = at[t];
-      at[t] += r.part.bytes.size();
-      out.height[t] = at[t];
-    }
-    out.fits = true;
-    return out;
-  };
-  Trouble trouble;
-  std::optional<Plan> plan = realise(f.c, f.swapped(), trouble, options);
-  ASSERT_TRUE(plan);
-  EXPECT_EQ(f.run(*plan).tiers[0].extent, 40 + 40 + 5);
+  EXPECT_EQ(f.run(f.swapped(), TestCase::apart()).tiers[0].extent, 40 + 40 + 5);
   f.problem.budgets.device = 84;
-  EXPECT_FALSE(realise(f.c, f.swapped(), trouble, options));
+  Trouble trouble;
+  EXPECT_FALSE(realise(f.c, f.swapped(), trouble, TestCase::apart()));
   EXPECT_EQ(trouble.height, 85);
 }
 

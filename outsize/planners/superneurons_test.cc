@@ -61,7 +61,7 @@ std::optional<Decision> decide(const TestCase& t, const SuperneuronsRules& rules
 // n (n + 1) / 2, and the latter for the first segment alone, which makes 650,784 and needs 720,768
 // for pool's backward op, where the largest op, lrn's backward one, has 1,161,600.
 TEST(Superneurons, RecomputesAsItsPaperCounts) {
-  TestCase t(alexnet(), equal_costs(alexnet(), 10), 1 << 30);
+  TestCase t(alexnet(), 10, 1 << 30);
   SuperneuronsRules rules;
   rules.remake = Remake::kSpeed;
   EXPECT_EQ(reruns(*decide(t, rules)), 14);
@@ -82,7 +82,7 @@ int64_t at_first_pool(const TestCase& t, const Decision& d) {
 }
 
 TEST(Superneurons, EachWayOfRemakingPlansLegally) {
-  TestCase t(alexnet(), equal_costs(alexnet(), 10), 1 << 30);
+  TestCase t(alexnet(), 10, 1 << 30);
   std::vector<int64_t> peaks;
   for (Remake remake : {Remake::kSpeed, Remake::kCostAware, Remake::kMemory}) {
     SuperneuronsRules rules;
@@ -101,8 +101,7 @@ TEST(Superneurons, EachWayOfRemakingPlansLegally) {
 // Four convolutions of 10 B with weights of 1 B. All kept, conv4' needs a0 to a4, the weights and
 // its gradient: 55.
 struct Four : TestCase {
-  explicit Four(int64_t device)
-      : TestCase(convolutions(4, 10), equal_costs(convolutions(4, 10), 10), device) {}
+  explicit Four(int64_t device) : TestCase(convolutions(4, 10), 10, device) {}
 };
 
 TEST(Superneurons, CachesByLastUse) {
@@ -137,19 +136,14 @@ TEST(Superneurons, WithoutCacheAllHeavyOutputsLeave) {
 
 TEST(Superneurons, SaysTheLeastBudget) {
   // conv4' touches a3, a4, g3 and the weights are there: 25.
-  Four t(24);
-  Result<Planned> planned = t.named("superneurons");
-  ASSERT_FALSE(planned.ok());
-  EXPECT_EQ(planned.error().kind, ErrorKind::kInfeasible);
-  EXPECT_NE(planned.error().message.find("(25 bytes)"), std::string::npos)
-      << planned.error().message;
-  EXPECT_TRUE(Four(25).named("superneurons").ok());
+  EXPECT_EQ(least_named(Four(24).plan("superneurons")), 25);
+  EXPECT_TRUE(Four(25).plan("superneurons").ok());
 }
 
 TEST(Superneurons, DoesWithoutAHost) {
   Four t(45);
   t.problem.allow.swap = false;
-  EXPECT_EQ(t.named("superneurons").error().kind, ErrorKind::kInfeasible);
+  EXPECT_EQ(t.plan("superneurons").error().kind, ErrorKind::kInfeasible);
 }
 
 }  // namespace

@@ -1,49 +1,22 @@
 #include <gtest/gtest.h>
 
-#include "outsize/bound/floor.h"
-#include "outsize/graph/builder.h"
 #include "outsize/graph/generate.h"
-#include "outsize/plan/check.h"
 #include "outsize/plan/plan_json.h"
-#include "outsize/planners/planner.h"
+#include "outsize/planners/case_testing.h"
 #include "outsize/planners/swapadvisor/pool.h"
 #include "outsize/planners/swapadvisor/search.h"
-#include "outsize/profile/generate_costs.h"
-#include "outsize/simulate/simulate.h"
 
 namespace outsize::planning::swapadvisor {
 namespace {
 
-struct Setting {
-  Graph graph;
-  Profile profile;
-  Machine machine = unit_machine();
-  Freedoms allow;
-  std::vector<Home> border;
-  int threads = 1;
-
-  Setting(Graph g, Profile p) : graph(std::move(g)), profile(std::move(p)) {}
-  Problem problem(int64_t device, Deadline& deadline) const {
-    Problem problem;
-    problem.graph = &graph;
-    problem.profile = &profile;
-    problem.machine = &machine;
-    problem.budgets = {device, int64_t{1} << 40, 0};
-    problem.allow = allow;
-    problem.border = border;
-    problem.threads = threads;
-    problem.deadline = &deadline;
-    return problem;
-  }
-  Result<Planned> plan(const std::string& name, int64_t device, int64_t work = 400) const {
-    Deadline deadline = Deadline::after_work(work);
-    return run_planner(name, problem(device, deadline));
-  }
+struct SwapSetting : Setting {
+  SwapSetting(Graph g, Profile p) : Setting(std::move(g), std::move(p)) { work = 400; }
+  SwapSetting(Graph g, int64_t ns) : Setting(std::move(g), ns) { work = 400; }
   // The step's time with these rules for the swaps, in program order and with the tightest classes
   // (one object of 100 more bytes each, as long as there is room).
   int64_t time(int64_t device, const SwapRules& swaps, Plan* plan = nullptr) const {
     Deadline deadline = Deadline::after_work(1);
-    Problem p = problem(device, deadline);
+    Problem p = ready(deadline, device);
     Search search(p);
     SearchRules rules;
     rules.schedules = rules.allocations = false;
@@ -56,8 +29,6 @@ struct Setting {
     if (plan) *plan = *search.best();
     return search.best_ns();
   }
-  int64_t floor() const { return floor_of(graph, workspaces_of(profile)).bytes; }
-  int64_t peak() const { return peak_program_order(graph, workspaces_of(profile)); }
 };
 
 // Every plan has passed the checker inside run_planner.
@@ -67,10 +38,11 @@ TEST(SwapAdvisor, RandomGraphsAtManyBudgets) {
     for (uint64_t seed = 1; seed <= 16; ++seed) {
       SCOPED_TRACE(fmt::format("{} seed {}", name, seed));
       Graph graph = random_graph(seed, 8 + static_cast<int>(seed) * 2);
-      Setting s(graph, random_costs(graph, seed));
+      SwapSetting s(graph, random_costs(graph, seed));
+      s.work = 48;
       for (int k = 0; k <= 4; ++k) {
         int64_t budget = s.floor() + (3 * s.peak() / 2 - s.floor()) * k / 4;
-        Result<Planned> planned = s.plan(name, budget, 48);
+        Result<Planned> planned = s.plan(name, budget);
         if (!planned.ok()) {
           EXPECT_EQ(planned.error().kind, ErrorKind::kInfeasible) << planned.error().message;
           continue;
@@ -88,28 +60,23 @@ TEST(SwapAdvisor, RandomGraphsAtManyBudgets) {
 
 TEST(SwapAdvisor, NamesTheLeastBudgetThatDoes) {
   for (const char* name : {"swapadvisor", "odswap"}) {
-    Graph graph = chain_graph(6, 100);
-    Setting s(graph, equal_costs(graph, 10));
-    Result<Planned> planned = s.plan(name, s.floor() - 1);
-    ASSERT_FALSE(planned.ok());
-    const std::string& message = planned.error().message;
-    size_t at = message.rfind('(');
-    ASSERT_NE(at, std::string::npos) << message;
-    int64_t least = std::stoll(message.substr(at + 1));
-    EXPECT_TRUE(s.plan(name, least).ok()) << message;
-    EXPECT_FALSE(s.plan(name, least - least / 100 - 1).ok()) << message;
+    SwapSetting s(chain_graph(6, 100), 10);
+    int64_t least = least_named(s.plan(name, s.floor() - 1));
+    EXPECT_TRUE(s.plan(name, least).ok()) << least;
+    EXPECT_FALSE(s.plan(name, least - least / 100 - 1).ok()) << least;
   }
 }
 
 TEST(SwapAdvisor, SamePlanAtAnyThreadCount) {
   Graph graph = transformer_graph({.layers = 1});
-  Setting s(graph, byte_costs(graph, 4));
+  SwapSetting s(graph, byte_costs(graph, 4));
+  s.work = 300;
   int64_t budget = s.floor() * 2;
-  Result<Planned> one = s.plan("swapadvisor", budget, 300);
+  Result<Planned> one = s.plan("swapadvisor", budget);
   ASSERT_TRUE(one.ok()) << one.error().message;
   for (int threads : {3}) {
-    s.threads = threads;
-    Result<Planned> many = s.plan("swapadvisor", budget, 300);
+    s.problem.threads = threads;
+    Result<Planned> many = s.plan("swapadvisor", budget);
     ASSERT_TRUE(many.ok());
     EXPECT_EQ(to_json(one->plan), to_json(many->plan)) << threads;
   }
@@ -117,11 +84,12 @@ TEST(SwapAdvisor, SamePlanAtAnyThreadCount) {
 
 TEST(SwapAdvisor, TheIncumbentOutlivesItsGeneration) {
   Graph graph = transformer_graph({.layers = 1});
-  Setting s(graph, byte_costs(graph, 4));
+  SwapSetting s(graph, byte_costs(graph, 4));
   int64_t budget = s.floor() * 2;
   int64_t before = 0;
   for (int64_t work : {16, 160, 400}) {
-    Result<Planned> planned = s.plan("swapadvisor", budget, work);
+    s.work = work;
+    Result<Planned> planned = s.plan("swapadvisor", budget);
     ASSERT_TRUE(planned.ok());
     if (before > 0) {
       EXPECT_LE(planned->step_ns, before);
@@ -134,18 +102,18 @@ TEST(SwapAdvisor, TheIncumbentOutlivesItsGeneration) {
 
 TEST(SwapAdvisor, KeepsSettledHomes) {
   Graph graph = chain_graph(6, 100);
-  Setting s(graph, equal_costs(graph, 10));
+  SwapSetting s(graph, 10);
   for (size_t i = 0; i < graph.storages.size(); ++i)
     if (graph.storages[i].name == "w2")
-      s.border.push_back({StorageId(static_cast<int64_t>(i)), Tier::kDevice, 130});
+      s.problem.border.push_back({StorageId(static_cast<int64_t>(i)), Tier::kDevice, 130});
     else if (graph.storages[i].name == "w3")
-      s.border.push_back({StorageId(static_cast<int64_t>(i)), Tier::kHost, 700});
-  ASSERT_EQ(s.border.size(), 2u);
+      s.problem.border.push_back({StorageId(static_cast<int64_t>(i)), Tier::kHost, 700});
+  ASSERT_EQ(s.problem.border.size(), 2u);
   for (const char* name : {"swapadvisor", "odswap"}) {
     Result<Planned> planned = s.plan(name, 1000);
     ASSERT_TRUE(planned.ok()) << planned.error().message;
     for (const BorderItem& item : planned->plan.entry)
-      for (const Home& home : s.border) {
+      for (const Home& home : s.problem.border) {
         const Residency& r = planned->plan.residency(item.residency);
         if (r.part.storage != home.storage) continue;
         EXPECT_EQ(r.tier, home.tier);
@@ -172,8 +140,7 @@ TEST(SwapPlanner, VictimsAreThoseNeededLast) {
   b.op("e").reads("B", "D").makes("E");
   b.op("f").reads("E").makes("F");
   b.op("z").reads("A", "F").mutates("x");
-  Graph graph = b.build();
-  Setting s(graph, equal_costs(graph, 10));
+  SwapSetting s(b.build(), 10);
   SwapRules belady, lru;
   belady.recency = lru.recency = 0;
   lru.belady = false;
@@ -192,8 +159,7 @@ TEST(SwapPlanner, CleanTensorsAreDroppedWithoutACopy) {
   b.op("b").reads("A").makes("B");
   b.op("c").reads("A", "B").makes("C");
   b.op("z").reads("w", "C").mutates("x");
-  Graph graph = b.build();
-  Setting s(graph, equal_costs(graph, 10));
+  SwapSetting s(b.build(), 10);
   SwapRules drop, copy;
   copy.drop_clean = false;
   Plan with, without;
@@ -205,7 +171,7 @@ TEST(SwapPlanner, CleanTensorsAreDroppedWithoutACopy) {
 // The first op's weight is there when the step begins, if there is room.
 TEST(SwapPlanner, TheDoublePassBeginsWithWhatTheStepEndsWith) {
   Graph graph = chain_graph(3, 40);
-  Setting s(graph, equal_costs(graph, 10));
+  SwapSetting s(graph, 10);
   SwapRules twice, once;
   once.double_pass = false;
   Plan with, without;
@@ -218,7 +184,7 @@ TEST(SwapPlanner, TheDoublePassBeginsWithWhatTheStepEndsWith) {
 
 TEST(SwapPlanner, CopiesBeginAsEarlyAsIsSafe) {
   Graph graph = chain_graph(12, 40);
-  Setting s(graph, equal_costs(graph, 150));
+  SwapSetting s(graph, 150);
   SwapRules early, late;
   late.early = false;
   int64_t budget = s.peak() / 2;
@@ -236,8 +202,7 @@ TEST(SwapPlanner, SparesWhatWasUsedJustNow) {
   b.op("e").reads("D").makes("E");
   b.op("y").reads("A", "E").mutates("x");
   b.op("z").reads("B").mutates("x");
-  Graph graph = b.build();
-  Setting s(graph, equal_costs(graph, 10));
+  SwapSetting s(b.build(), 10);
   s.profile.ops[1].ns = 200;
   SwapRules spare, any;
   spare.recency = 1.0;
@@ -250,15 +215,16 @@ TEST(SwapPlanner, SparesWhatWasUsedJustNow) {
 // Figure 10: each half of the search alone does no better than both, and one of them does worse.
 TEST(SwapAdvisor, BothHalvesOfTheSearchMatter) {
   Graph graph = transformer_graph({.layers = 1});
-  Setting s(graph, byte_costs(graph, 4));
+  SwapSetting s(graph, byte_costs(graph, 4));
+  s.work = 300;
   int64_t budget = s.floor() * 2;
   auto time = [&](const char* name) {
-    Result<Planned> planned = s.plan(name, budget, 300);
+    Result<Planned> planned = s.plan(name, budget);
     EXPECT_TRUE(planned.ok()) << planned.error().message;
     return planned.ok() ? planned->step_ns : 0;
   };
   int64_t both = time("swapadvisor"), orders = time("swapadvisor-fixed-classes");
-  s.allow.reorder = false;
+  s.problem.allow.reorder = false;
   int64_t allocations = time("swapadvisor");
   EXPECT_LT(both, allocations);
   EXPECT_LT(both, orders);
