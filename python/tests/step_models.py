@@ -38,15 +38,23 @@ OPTIMIZERS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
 }
 
 
-def plain_step(model: nn.Module, optimizer: torch.optim.Optimizer) -> Callable[..., torch.Tensor]:
-    def train_step(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        loss = functional.mse_loss(model(x), target)
+def minimizing(
+    optimizer: torch.optim.Optimizer, loss_of: Callable[..., torch.Tensor]
+) -> Callable[..., torch.Tensor]:
+    """The step that most training has: a loss of the batch, its gradients, the optimizer, none left."""
+
+    def train_step(*batch: Any) -> torch.Tensor:
+        loss = loss_of(*batch)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
         return loss
 
     return train_step
+
+
+def plain_step(model: nn.Module, optimizer: torch.optim.Optimizer) -> Callable[..., torch.Tensor]:
+    return minimizing(optimizer, lambda x, target: functional.mse_loss(model(x), target))
 
 
 def gpt2(attention: str, optimizer_name: str, scheduler_inside: bool) -> Training:

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 import torch
-from model_zoo import generator_and_critic
 from parity import assert_equal, same, state_of
 from step_models import Training, mlp
 from step_parity import compare, train, train_share
 from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
+from zoo_own import generator_and_critic
 
 import outsize
 
