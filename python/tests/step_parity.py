@@ -28,7 +28,6 @@ class Log:
     returned: list[list[Any]] = field(default_factory=list)
     states: list[dict[str, Any]] = field(default_factory=list)
     batches: list[tuple[torch.Tensor, ...]] = field(default_factory=list)
-    generators: list[torch.Tensor] = field(default_factory=list)
     records: list[outsize.StepRecord] = field(default_factory=list)
     said: list[str] = field(default_factory=list)
     budget: int = 0
@@ -39,6 +38,15 @@ def plan_of(run: Training, said: list[str] | None = None, **options: Any) -> out
     lines: list[str] = [] if said is None else said
     decorate = outsize.step(run.model, run.optimizer, *run.others, log=lines.append, **options)
     return decorate(run.step)
+
+
+def state_now(run: Training) -> dict[str, Any]:
+    """Everything that the step of `run` may change, copied."""
+    objects = [run.model, run.optimizer, *run.others]
+    return state_of(
+        [o for o in objects if isinstance(o, torch.nn.Module)],
+        [o for o in objects if isinstance(o, torch.optim.Optimizer)],
+    )
 
 
 def train(make: Make, between: Between | None = None, **options: Any) -> Log:
@@ -54,10 +62,7 @@ def train(make: Make, between: Between | None = None, **options: Any) -> Log:
         log.returned.append(results(call(*batch)))
         run.after()
         log.batches.append(batch)
-        models = [run.model, *(m for m in run.others if isinstance(m, torch.nn.Module))]
-        more = [o for o in run.others if isinstance(o, torch.optim.Optimizer)]
-        log.states.append(state_of(models, [run.optimizer, *more]))
-        log.generators.append(torch.get_rng_state())
+        log.states.append(state_now(run))
         if options:
             log.records.append(call.last)
     if options:
@@ -73,8 +78,6 @@ def compare(wanted: Log, had: Log) -> None:
         assert_equal(before, now, f"step {index}")
     for index, (a, b) in enumerate(zip(wanted.batches, had.batches, strict=True)):
         assert all(map(same, a, b)), f"step {index}: the batch"
-    for index, (a, b) in enumerate(zip(wanted.generators, had.generators, strict=True)):
-        assert same(a, b), f"step {index}: PyTorch's generator"
 
 
 def check_budget(log: Log, budget: int) -> None:
@@ -139,9 +142,28 @@ def train_share(make: Make, share: str, **options: Any) -> Log:
         return train_least(make, error.floor_bytes * 115 // 100, **options)
 
 
+def equal_at_share(make: Make, share: str, seconds: float) -> Log:
+    """Eager training repeats itself, and `train_share` has the same bits; returns the latter's log."""
+    wanted = train(make)
+    compare(wanted, train(make))  # the control
+    log = train_share(make, share, seconds=seconds)
+    compare(wanted, log)
+    return log
+
+
+def verified(run: Training, steps: int) -> None:
+    """After so many steps, `outsize.verify` finds one more on the last batch equal, with room for all."""
+    step = plan_of(run, budget="1MiB", seconds=0.5)
+    for batch in run.batches[:steps]:
+        step(*batch)  # from the first on the optimizer's state is there
+    report = outsize.verify(step, *batch)
+    assert report.equal, str(report)
+    step.close()
+
+
 @contextlib.contextmanager
 def unchanged(run: Training) -> Iterator[None]:
     """Nothing of the training's state may change inside."""
-    before = state_of([run.model], [run.optimizer])
+    before = state_now(run)
     yield
-    assert_equal(before, state_of([run.model], [run.optimizer]), "changed")
+    assert_equal(before, state_now(run), "changed")

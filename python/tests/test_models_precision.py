@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 from parity import assert_equal, same, state_of
-from step_models import STEPS, Training
-from step_parity import compare, train, train_share
+from step_models import STEPS, Training, minimizing
+from step_parity import equal_at_share
 from torch import nn
 from torch.nn import functional
 
@@ -27,14 +27,7 @@ def _run(
 ) -> Training:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     generator = torch.Generator().manual_seed(6)
-
-    def step(x: torch.Tensor) -> torch.Tensor:
-        loss = model(x).float().square().mean() if loss_of is None else loss_of(x)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        return loss
-
+    step = minimizing(optimizer, loss_of or (lambda x: model(x).float().square().mean()))
     batches = [
         (torch.randn(shape, generator=generator).to(dtype).contiguous(memory_format=layout),)
         for _ in range(STEPS)
@@ -119,9 +112,7 @@ KINDS = [
 
 @pytest.mark.parametrize("make", KINDS, ids=lambda make: make.__name__)
 def test_formats_and_layouts(make: Callable[[], Training]) -> None:
-    wanted = train(make)
-    compare(wanted, train(make))
-    compare(wanted, train_share(make, "85%", seconds=SEARCH_S))
+    equal_at_share(make, "85%", SEARCH_S)
 
 
 def test_a_loss_scaler_skips_a_step_with_inf() -> None:

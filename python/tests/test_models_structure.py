@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import torch
 from parity import assert_equal, same, state_of
-from step_models import Training, mlp
-from step_parity import compare, train, train_share
+from step_models import Training, minimizing, mlp
+from step_parity import equal_at_share
 from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
@@ -36,23 +36,7 @@ def _net() -> nn.Sequential:
 def _training(model: nn.Module, loss_of: Step, count: int = 4) -> Training:
     trained = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=1e-2)
-
-    def step(x: torch.Tensor) -> torch.Tensor:
-        loss: torch.Tensor = loss_of(x)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        return loss
-
-    return Training(model, optimizer, step, _batches(count))
-
-
-def _equal(make: Callable[[], Training], budget: str = "75%") -> Any:
-    wanted = train(make)
-    compare(wanted, train(make))
-    log = train_share(make, budget, seconds=SEARCH_S)
-    compare(wanted, log)
-    return log
+    return Training(model, optimizer, minimizing(optimizer, loss_of), _batches(count))
 
 
 # -- structures, each a training run ---------------------------------------------------------------
@@ -211,7 +195,7 @@ STRUCTURES: list[Callable[[], Training]] = [
 
 @pytest.mark.parametrize("make", STRUCTURES, ids=lambda make: make.__name__)
 def test_structures(make: Callable[[], Training]) -> None:
-    _equal(make)
+    equal_at_share(make, "75%", SEARCH_S)
 
 
 def test_what_is_frozen_is_never_written() -> None:
@@ -396,21 +380,12 @@ def test_radam_rectifies_from_its_sixth_step_on() -> None:
     """A branch on a number that counts steps: it flips once, and is planned again with a line."""
 
     def make() -> Training:
-        run = _training(_net(), lambda x: functional.mse_loss(run.model(x), x), count=9)
-        run.optimizer = torch.optim.RAdam(run.model.parameters(), lr=0.01)
-        optimizer = run.optimizer
+        model = _net()
+        optimizer = torch.optim.RAdam(model.parameters(), lr=0.01)
+        step = minimizing(optimizer, lambda x: functional.mse_loss(model(x), x))
+        return Training(model, optimizer, step, _batches(9))
 
-        def step(x: torch.Tensor) -> torch.Tensor:
-            loss = functional.mse_loss(run.model(x), x)
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            return loss
-
-        run.step = step
-        return run
-
-    log = _equal(make)
+    log = equal_at_share(make, "75%", SEARCH_S)
     assert any("the branch at" in line for line in log.said), log.said
 
 
@@ -435,7 +410,7 @@ def test_a_python_flag_that_changes() -> None:
         run.after = after
         return run
 
-    log = _equal(make, "90%")
+    log = equal_at_share(make, "90%", SEARCH_S)
     assert any("flags" in line and "was True" in line for line in log.said), log.said
 
 
@@ -460,7 +435,7 @@ def test_a_setting_made_by_the_step_is_made_once() -> None:
         model = Model(counts)
         return _training(model, lambda x: functional.mse_loss(model(x), x))
 
-    _equal(make, "90%")
+    equal_at_share(make, "90%", SEARCH_S)
     run = make(counts=True)
     planned = outsize.step(run.model, run.optimizer, budget="1MiB", log=lambda line: None)(run.step)
     with pytest.raises(outsize.CaptureError, match="model.seen: was assigned"):
@@ -520,13 +495,7 @@ def test_three_signatures_in_turn_for_thirty_steps() -> None:
         model = _net()
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
         said: list[str] = []
-
-        def step(x: torch.Tensor) -> torch.Tensor:
-            loss = functional.mse_loss(model(x), x)
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            return loss
+        step = minimizing(optimizer, lambda x: functional.mse_loss(model(x), x))
 
         @torch.no_grad()
         def evaluate(x: torch.Tensor) -> torch.Tensor:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from step_models import minimizing
 
 import outsize
 from outsize.errors import BadInputError, InfeasibleError
@@ -24,15 +25,7 @@ def _training() -> tuple[torch.nn.Module, torch.optim.Optimizer, Callable[[torch
         layers += [torch.nn.Linear(256, 256), torch.nn.GELU(), torch.nn.Dropout(0.1)]
     model = torch.nn.Sequential(*layers)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-
-    def step(batch: torch.Tensor) -> torch.Tensor:
-        loss = model(batch).square().mean()
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        return loss
-
-    return model, optimizer, step
+    return model, optimizer, minimizing(optimizer, lambda batch: model(batch).square().mean())
 
 
 def _batches() -> list[torch.Tensor]:

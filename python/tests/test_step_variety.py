@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from step_models import STEPS, Training, mlp
+from step_models import STEPS, Training, minimizing, mlp
 from step_parity import check_budget, compare, sizes_of, train, train_least
 from torch import nn
 from torch.nn import functional
@@ -28,14 +28,7 @@ def _model(make: Callable[[], nn.Module], optimizer: Any, shape: tuple[int, ...]
     chosen = optimizer(model.parameters())
     generator = torch.Generator().manual_seed(2)
     batches = [(torch.randn(shape, generator=generator),) for _ in range(STEPS)]
-
-    def step(x: torch.Tensor) -> torch.Tensor:
-        loss = model(x).square().mean()
-        loss.backward()
-        chosen.step()
-        chosen.zero_grad()
-        return loss
-
+    step = minimizing(chosen, lambda x: model(x).square().mean())
     return Training(model, chosen, step, batches)
 
 
@@ -238,14 +231,7 @@ def embedding_with_sums() -> Training:
     model = Model()
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     batches = [(torch.randint(0, 50, (6, 5)),) for _ in range(STEPS)]
-
-    def step(tokens: torch.Tensor) -> torch.Tensor:
-        loss = model(tokens).square().mean()
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        return loss
-
+    step = minimizing(optimizer, lambda tokens: model(tokens).square().mean())
     return Training(model, optimizer, step, batches)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from step_models import minimizing
 from torch import nn
 from torch.nn.utils.parametrizations import orthogonal, spectral_norm, weight_norm
 
@@ -17,18 +18,17 @@ import outsize
 Made = tuple[list[Any], Callable[..., Any], tuple[Any, ...]]
 
 
-def trained(model: nn.Module, *batch: torch.Tensor) -> Made:
+def trained(
+    model: nn.Module, *batch: torch.Tensor, loss_of: Callable[..., torch.Tensor] | None = None
+) -> Made:
+    """Without a `loss_of`, the loss is the mean square of what the model returns, or returns first."""
     optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-3)
 
-    def step(*batch: torch.Tensor) -> torch.Tensor:
+    def mean_square(*batch: torch.Tensor) -> torch.Tensor:
         out = model(*batch)
-        loss = (out[0] if isinstance(out, tuple) else out).float().square().mean()
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        return loss
+        return (out[0] if isinstance(out, tuple) else out).float().square().mean()
 
-    return [model, optimizer], step, batch
+    return [model, optimizer], minimizing(optimizer, loss_of or mean_square), batch
 
 
 class Attention(nn.Module):
@@ -87,52 +87,37 @@ class Adapter(nn.Module):
 
 def autocast() -> Made:
     model = nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.LayerNorm(64), nn.Linear(64, 8))
-    objects, _, batch = trained(model, torch.randn(16, 32))
 
-    def step(x: torch.Tensor) -> torch.Tensor:
+    def loss_of(x: torch.Tensor) -> torch.Tensor:
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            loss = model(x).float().square().mean()
-        loss.backward()
-        objects[1].step()
-        objects[1].zero_grad()
-        return loss
+            return model(x).float().square().mean()
 
-    return objects, step, batch
+    return trained(model, torch.randn(16, 32), loss_of=loss_of)
 
 
 def autocast_images() -> Made:
     model = nn.Sequential(
         nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 8, 3), nn.GroupNorm(2, 8)
     )
-    objects, _, batch = trained(model, torch.randn(4, 3, 12, 12))
 
-    def step(x: torch.Tensor) -> torch.Tensor:
+    def loss_of(x: torch.Tensor) -> torch.Tensor:
         with torch.autocast("cpu", dtype=torch.bfloat16):
             out = model(x)
-        loss = out.float().square().mean()
-        loss.backward()
-        objects[1].step()
-        objects[1].zero_grad()
-        return loss
+        return out.float().square().mean()
 
-    return objects, step, batch
+    return trained(model, torch.randn(4, 3, 12, 12), loss_of=loss_of)
 
 
 def gradient_penalty() -> Made:
     model = nn.Sequential(nn.Linear(16, 32), nn.Softplus(), nn.Linear(32, 1))
-    objects, _, batch = trained(model, torch.randn(8, 16))
 
-    def step(x: torch.Tensor) -> torch.Tensor:
+    def loss_of(x: torch.Tensor) -> torch.Tensor:
         x = x.clone().requires_grad_()
         y = model(x).sum()
         (slope,) = torch.autograd.grad(y, x, create_graph=True)
-        loss = ((slope.norm(dim=1) - 1) ** 2).mean() + y * 0.1
-        loss.backward()
-        objects[1].step()
-        objects[1].zero_grad()
-        return loss
+        return ((slope.norm(dim=1) - 1) ** 2).mean() + y * 0.1
 
-    return objects, step, batch
+    return trained(model, torch.randn(8, 16), loss_of=loss_of)
 
 
 def hooks() -> Made:
@@ -215,24 +200,19 @@ def average() -> Made:
 
 def losses() -> Made:
     model = nn.Linear(16, 8)
-    objects, _, _ = trained(model)
 
-    def step(x: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
+    def loss_of(x: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
         y = model(x)
         still = y.detach()
-        loss = (
+        return (
             F.cross_entropy(y, classes, label_smoothing=0.1)
             + F.smooth_l1_loss(y, still * 0.5)
             + F.huber_loss(y, still * 0.3)
             + F.binary_cross_entropy_with_logits(y, torch.ones_like(y))
             + F.kl_div(F.log_softmax(y, -1), F.softmax(still, -1), reduction="batchmean")
         )
-        loss.backward()
-        objects[1].step()
-        objects[1].zero_grad()
-        return loss
 
-    return objects, step, (torch.randn(8, 16), torch.randint(0, 8, (8,)))
+    return trained(model, torch.randn(8, 16), torch.randint(0, 8, (8,)), loss_of=loss_of)
 
 
 def images(*layers: nn.Module) -> Made:
