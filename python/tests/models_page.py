@@ -1,6 +1,6 @@
 """Writes `docs/models.md` from what the tests of the zoo have measured.
 
-row = Row("bert", "encoder", "equal", peak_bytes=486_000, floor_bytes=39_000)
+row = Row("bert", "encoder", peak_bytes=486_000, floor_bytes=39_000)
 page([row])      # the page's text
 """
 
@@ -42,8 +42,8 @@ class Row:
 
 def page(rows: Iterable[Row]) -> str:
     rows = sorted(rows, key=lambda row: (row.kind, row.name))
-    ran = [row for row in rows if not row.refused]
-    text = _HEAD.format(equal=len(ran), all=len(rows), refused=len(rows) - len(ran))
+    refused = [row for row in rows if row.refused]
+    text = _HEAD.format(equal=len(rows) - len(refused), all=len(rows), refused=len(refused))
     for row in rows:
         if row.refused:
             text += f"| {row.name} | {row.kind} | refused | | | |\n"
@@ -53,7 +53,6 @@ def page(rows: Iterable[Row]) -> str:
             f"| {row.name} | {row.kind} | equal | {peak / 1024:.0f} | {row.floor_bytes / peak:.2f} "
             f"| {f'{row.tightest_bytes / peak:.2f}' if row.tightest_bytes else ''} |\n"
         )
-    refused = [row for row in rows if row.refused]
     if refused:
         text += "\n## Refused, and why\n\n"
         text += "".join(f"- **{row.name}**: {row.refused}\n" for row in refused)
