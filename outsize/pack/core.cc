@@ -22,12 +22,6 @@ int64_t luby(uint64_t i) {
 
 }  // namespace
 
-struct CoreSearch::Sections {
-  std::vector<int64_t> begin;         // time
-  std::vector<int64_t> load;          // bytes live
-  std::vector<uint32_t> first, last;  // per buffer: the sections [first, last)
-};
-
 bool CoreSearch::applies(const Instance& instance) {
   int64_t alignment = 0;
   for (size_t b = 0; b < instance.size(); ++b) {
@@ -41,11 +35,7 @@ bool CoreSearch::applies(const Instance& instance) {
 }
 
 CoreSearch::CoreSearch(const Instance& instance, int64_t capacity, uint64_t seed)
-    : instance_(instance),
-      capacity_(capacity),
-      seed_(seed),
-      sections_(std::make_unique<Sections>()),
-      offsets_(instance.size(), 0) {
+    : instance_(instance), capacity_(capacity), seed_(seed), offsets_(instance.size(), 0) {
   bool multiples = true;
   for (size_t b = 0; b < instance.size(); ++b) {
     if (instance.empty(b)) continue;
@@ -56,7 +46,6 @@ CoreSearch::CoreSearch(const Instance& instance, int64_t capacity, uint64_t seed
   proves_ = multiples || capacity % alignment_ == 0;
   choose_sections();
 }
-CoreSearch::~CoreSearch() = default;
 
 void CoreSearch::choose_sections() {
   struct Event {
@@ -75,7 +64,6 @@ void CoreSearch::choose_sections() {
     return x.time != y.time ? x.time < y.time : x.begins < y.begins;
   });
   // A section that nobody else's contains ends where someone ends after someone has begun.
-  Sections& sections = *sections_;
   int64_t load = 0;
   bool grown = false;
   int64_t begin = 0;
@@ -87,42 +75,41 @@ void CoreSearch::choose_sections() {
       continue;
     }
     if (grown) {
-      sections.begin.push_back(begin);
-      sections.load.push_back(load);
+      sections_.begin.push_back(begin);
+      sections_.load.push_back(load);
     }
     grown = false;
     load -= event.bytes;
   }
-  sections.first.assign(instance_.size(), 0);
-  sections.last.assign(instance_.size(), 0);
+  sections_.first.assign(instance_.size(), 0);
+  sections_.last.assign(instance_.size(), 0);
   const auto index = [&](int64_t time) {
     return static_cast<uint32_t>(
-        std::lower_bound(sections.begin.begin(), sections.begin.end(), time) -
-        sections.begin.begin());
+        std::lower_bound(sections_.begin.begin(), sections_.begin.end(), time) -
+        sections_.begin.begin());
   };
   for (size_t b = 0; b < instance_.size(); ++b) {
     if (instance_.empty(b)) continue;
-    sections.first[b] = index(instance_.buffer(b).life.begin);
-    sections.last[b] = index(instance_.buffer(b).life.end);
+    sections_.first[b] = index(instance_.buffer(b).life.begin);
+    sections_.last[b] = index(instance_.buffer(b).life.end);
   }
-  chosen_.assign(sections.load.size(), 1);
+  chosen_.assign(sections_.load.size(), 1);
   if (chosen_.size() <= kFewSections) return;
-  // The fullest, and whoever is as full.
-  std::vector<int64_t> loads = sections.load;
+  // The fullest hundred, less whoever is only as full as the next one.
+  std::vector<int64_t> loads = sections_.load;
   std::nth_element(loads.begin(), loads.begin() + kFewSections / 4, loads.end(), std::greater<>());
   const int64_t least = loads[kFewSections / 4];
-  for (size_t s = 0; s < chosen_.size(); ++s) chosen_[s] = sections.load[s] > least;
+  for (size_t s = 0; s < chosen_.size(); ++s) chosen_[s] = sections_.load[s] > least;
 }
 
 void CoreSearch::make_core() {
-  const Sections& sections = *sections_;
   std::vector<uint32_t> place(chosen_.size() + 1, 0);  // chosen sections before this one
   for (size_t s = 0; s < chosen_.size(); ++s) place[s + 1] = place[s] + (chosen_[s] ? 1 : 0);
   members_.clear();
   std::vector<SkylineItem> items;
   for (uint32_t b = 0; b < instance_.size(); ++b) {
     if (instance_.empty(b)) continue;
-    const uint32_t begin = place[sections.first[b]], end = place[sections.last[b]];
+    const uint32_t begin = place[sections_.first[b]], end = place[sections_.last[b]];
     if (begin == end) continue;
     members_.push_back(b);
     items.push_back({begin, end, (instance_.buffer(b).size + alignment_ - 1) / alignment_});
@@ -174,8 +161,8 @@ bool CoreSearch::fill(Deadline& deadline) {
 
 void CoreSearch::choose_fullest(uint32_t b) {
   size_t fullest = chosen_.size();
-  for (size_t s = sections_->first[b]; s < sections_->last[b]; ++s)
-    if (!chosen_[s] && (fullest == chosen_.size() || sections_->load[s] > sections_->load[fullest]))
+  for (size_t s = sections_.first[b]; s < sections_.last[b]; ++s)
+    if (!chosen_[s] && (fullest == chosen_.size() || sections_.load[s] > sections_.load[fullest]))
       fullest = s;
   // Another one may have chosen the last of them.
   if (fullest < chosen_.size()) chosen_[fullest] = 1;

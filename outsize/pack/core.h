@@ -27,7 +27,6 @@ class CoreSearch {
 
   // Requires: applies(instance).
   CoreSearch(const Instance& instance, int64_t capacity, uint64_t seed);
-  ~CoreSearch();
 
   // Searches on until `most_work` more is done or the deadline is reached; kFound and kNone stay.
   // kNone is a proof only where proves().
@@ -38,12 +37,14 @@ class CoreSearch {
   bool proves() const { return proves_; }
   // After kFound: an offset for each buffer.
   const std::vector<int64_t>& offsets() const { return offsets_; }
-  // Buffers searched exactly in the last turn.
-  size_t core_size() const { return members_.size(); }
 
  private:
   // Sections of time that no other one contains: whoever is live in the other is live in it.
-  struct Sections;
+  struct Sections {
+    std::vector<int64_t> begin;         // time
+    std::vector<int64_t> load;          // bytes live
+    std::vector<uint32_t> first, last;  // per buffer: the sections [first, last)
+  };
 
   void choose_sections();
   void make_core();
@@ -55,7 +56,7 @@ class CoreSearch {
   const uint64_t seed_;
   int64_t alignment_ = 1;
   bool proves_ = true;
-  std::unique_ptr<Sections> sections_;
+  Sections sections_;
   std::vector<char> chosen_;       // per section
   std::vector<uint32_t> members_;  // buffers of the core
   std::unique_ptr<SkylineSearch> search_;
