@@ -186,16 +186,16 @@ class SkylineSearch::Impl {
     if (work_ >= stop_at_ || deadline_->reached()) return Outcome::kStopped;
 
     const Mark before = mark();
-    const auto back = [&] { undo_to(before); };
-    if (!raise_floors(items, low, high)) {
-      back();
-      return Outcome::kNone;
-    }
+    const Outcome outcome = decide(items, low, high);
+    if (outcome != Outcome::kFound) undo_to(before);
+    return outcome;
+  }
+
+  // One section of the stretch, every way. Leaves its changes.
+  Outcome decide(const std::vector<uint32_t>& items, uint32_t low, uint32_t high) {
+    if (!raise_floors(items, low, high)) return Outcome::kNone;
     const Key key = key_of(items, low, high);
-    if (failed_.holds(key)) {
-      back();
-      return Outcome::kNone;
-    }
+    if (failed_.holds(key)) return Outcome::kNone;
     std::vector<uint32_t> choices;
     const uint32_t section = choose_section(items, low, high, choices);
     const int64_t floor = floor_[section];
@@ -211,13 +211,9 @@ class SkylineSearch::Impl {
       for (uint32_t i : items)
         if (i != chosen) rest.push_back(i);
       place(chosen, floor, rest);
-      const Outcome outcome = rest.empty() ? Outcome::kFound : solve_apart(rest);
-      if (outcome == Outcome::kFound) return outcome;
+      const Outcome outcome = solve_apart(rest);
+      if (outcome != Outcome::kNone) return outcome;
       undo_to(here);
-      if (outcome == Outcome::kStopped) {
-        back();
-        return outcome;
-      }
     }
     const int64_t next = next_height(items, section, choices);
     if (next != kHigh && next + waiting_[section] <= capacity_) {
@@ -226,14 +222,9 @@ class SkylineSearch::Impl {
         if (items_[i].begin <= section && section < items_[i].end && rest_[i] < next)
           set_rest(i, next);
       const Outcome outcome = solve(items);
-      if (outcome == Outcome::kFound) return outcome;
-      if (outcome == Outcome::kStopped) {
-        back();
-        return outcome;
-      }
+      if (outcome != Outcome::kNone) return outcome;
     }
     failed_.add(key);
-    back();
     return Outcome::kNone;
   }
 
