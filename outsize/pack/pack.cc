@@ -253,10 +253,10 @@ Packing pack(const std::vector<Buffer>& buffers, const PackOptions& options) {
     best.height = height_of(instance, best.offsets);
     packing.method = "sweep";
   }
-  if (options.method == "fast")
-    try_rules(instance, options, goal, 0, rules.size(), placer, best, packing);
-  else
-    try_rules(instance, options, goal, all ? 0 : alone, all ? 1 : alone + 1, placer, best, packing);
+  // "search" comes back to the other rules once the core has had its turn.
+  const size_t first = all ? 0 : alone;
+  const size_t last = options.method == "fast" ? rules.size() : first + 1;
+  try_rules(instance, options, goal, first, last, placer, best, packing);
   packing.work = placer.work();
 
   if (options.method == "search" && best.height > goal && !packing.conflict)
