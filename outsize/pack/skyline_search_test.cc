@@ -3,47 +3,30 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "outsize/base/random.h"
+#include "outsize/pack/brute_force.h"
 #include "outsize/pack/exact.h"
+#include "outsize/pack/validate.h"
 
 namespace outsize::packing {
 namespace {
 
 using Outcome = SkylineSearch::Outcome;
 
-bool valid(const std::vector<SkylineItem>& items, const std::vector<int64_t>& offsets,
-           int64_t capacity) {
-  for (size_t a = 0; a < items.size(); ++a) {
-    if (offsets[a] < 0 || offsets[a] + items[a].size > capacity) return false;
-    for (size_t b = 0; b < a; ++b)
-      if (std::max(items[a].begin, items[b].begin) < std::min(items[a].end, items[b].end) &&
-          std::max(offsets[a], offsets[b]) <
-              std::min(offsets[a] + items[a].size, offsets[b] + items[b].size))
-        return false;
+std::vector<Buffer> buffers_of(const std::vector<SkylineItem>& items) {
+  std::vector<Buffer> buffers;
+  for (const SkylineItem& item : items) {
+    Buffer& buffer = buffers.emplace_back();
+    buffer.life = {item.begin, item.end};
+    buffer.size = item.size;
   }
-  return true;
+  return buffers;
 }
 
-// Over every order of first fit.
-int64_t lowest_height(const std::vector<SkylineItem>& items) {
-  std::vector<size_t> order(items.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  int64_t lowest = 1000;
-  do {
-    std::vector<SkylineItem> placed;
-    std::vector<int64_t> offsets;
-    int64_t height = 0;
-    for (size_t i : order) {
-      placed.push_back(items[i]);
-      offsets.push_back(0);
-      while (!valid(placed, offsets, 1000)) ++offsets.back();
-      height = std::max(height, offsets.back() + items[i].size);
-    }
-    lowest = std::min(lowest, height);
-  } while (std::next_permutation(order.begin(), order.end()));
-  return lowest;
+bool valid(const std::vector<SkylineItem>& items, const std::vector<int64_t>& offsets,
+           int64_t capacity) {
+  return validate_packing(buffers_of(items), offsets, capacity, -1).ok();
 }
 
 TEST(SkylineSearch, DrawnExample) {
@@ -75,7 +58,7 @@ TEST(SkylineSearch, EqualsBruteForceOnTinyInstances) {
       items.push_back(
           {static_cast<uint32_t>(begin), static_cast<uint32_t>(end), 1 + random.below(6)});
     }
-    const int64_t lowest = lowest_height(items);
+    const int64_t lowest = lowest_by_brute_force(buffers_of(items));
     Deadline deadline;
     SkylineSearch at(items, lowest), below(items, lowest - 1);
     for (uint64_t turn = 0; turn < 5; ++turn) {
@@ -106,12 +89,7 @@ TEST(SkylineSearch, AgreesWithTheSearchByRisingOffset) {
     const int64_t most = *std::max_element(load.begin(), load.end());
     for (uint32_t s = 0; s < 8; ++s)
       if (load[s] < most) items.push_back({s, s + 1, most - load[s]});
-    std::vector<Buffer> buffers;
-    for (const SkylineItem& item : items) {
-      Buffer& buffer = buffers.emplace_back();
-      buffer.life = {item.begin, item.end};
-      buffer.size = item.size;
-    }
+    const std::vector<Buffer> buffers = buffers_of(items);
     const Instance instance(buffers);
     Deadline deadline;
     const ExactResult other = search_exact(instance, instance.most_live(), 1'000'000, deadline);
