@@ -1,70 +1,34 @@
 #include "outsize/run/executor.h"
 
-#include <dirent.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <string>
 #include <vector>
 
-#include "outsize/base/random.h"
 #include "outsize/plan/check.h"
 #include "outsize/run/executor_unchecked.h"
 #include "outsize/run/testing/fake_device.h"
 #include "outsize/run/testing/random_plans.h"
+#include "outsize/run/testing/steps.h"
 
 namespace outsize {
 namespace {
 
 using testing::Case;
 using testing::Contents;
+using testing::expect_same_as_program_order;
 using testing::FakeDevice;
+using testing::profile_of;
 using testing::random_case;
+using testing::random_entry;
+using testing::threads_now;
 
 #ifdef OUTSIZE_SANITIZED
 constexpr uint64_t kCases = 20;
 #else
 constexpr uint64_t kCases = 120;
 #endif
-
-Contents random_entry(const Graph& graph, uint64_t seed) {
-  Random random(seed);
-  Contents contents;
-  for (size_t s = 0; s < graph.storages.size(); ++s) {
-    if (!graph.storages[s].entry) continue;
-    auto& bytes = contents[StorageId{static_cast<int64_t>(s)}];
-    bytes.resize(static_cast<size_t>(graph.storages[s].bytes));
-    for (uint8_t& b : bytes) b = static_cast<uint8_t>(random.next());
-  }
-  return contents;
-}
-
-Profile profile_of(const Case& c) {
-  Profile profile;
-  profile.how = "stated";
-  for (const int64_t workspace : c.workspaces) {
-    OpCost cost;
-    cost.ns = 1;
-    cost.workspace_bytes = workspace;
-    profile.ops.push_back(cost);
-  }
-  return profile;
-}
-
-int threads_now() {
-  int count = 0;
-  DIR* tasks = opendir("/proc/self/task");
-  while (const dirent* entry = readdir(tasks)) count += entry->d_name[0] != '.' ? 1 : 0;
-  closedir(tasks);
-  return count;
-}
-
-void expect_same_as_program_order(const Case& c, FakeDevice& device, const Contents& entry,
-                                  uint64_t generator) {
-  const Contents wanted = testing::program_order(c.graph, entry, generator);
-  for (const auto& [storage, bytes] : device.exit_contents())
-    EXPECT_EQ(bytes, wanted.at(storage)) << "storage " << storage.value;
-}
 
 Storage storage_of(int64_t bytes, Role role, bool entry, bool exit, bool persistent,
                    const std::string& name) {

@@ -1,12 +1,12 @@
 // Undoes a failed step: a Device in front of another one that keeps what persistent storages held
 // at entry before anything is written over it, and puts it back.
 //
-//   entry: w's home is device [0, 8)      Run of an op that mutates w: [0, 8) is copied to the
-//   shadow,
-//                                         then the op runs; the step fails; undo(): [0, 8) is back
+//   entry: w's home is device [0, 8)
+//   an op that mutates w: [0, 8) is copied to the shadow, then the op runs
+//   the step fails; undo(): [0, 8) is back
 //
-//   UndoDevice device(graph, plan, cpu, {&arena, &host, nullptr}, shadow);   shadow:
-//   undo_bytes(...) Executor over it;   if (!step.ok()) device.undo();
+//   UndoDevice device(graph, plan, cpu, {&arena, &host, nullptr}, shadow);  // of undo_bytes(...)
+//   Executor over it;  if (!step.ok()) device.undo();
 //
 // Only home bytes that the plan writes over are kept, each once a step, just before its first
 // write: the price is one more copy of what is mutated (undo_bytes). After undo() every home is as

@@ -1,15 +1,14 @@
 #include "outsize/run/undo.h"
 
-#include <dirent.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
 
-#include "outsize/base/random.h"
 #include "outsize/run/executor.h"
 #include "outsize/run/faulty_device.h"
 #include "outsize/run/testing/fake_device.h"
 #include "outsize/run/testing/random_plans.h"
+#include "outsize/run/testing/steps.h"
 #include "outsize/tiers/faulty.h"
 
 namespace outsize {
@@ -18,6 +17,8 @@ namespace {
 using testing::Case;
 using testing::Contents;
 using testing::FakeDevice;
+using testing::random_entry;
+using testing::threads_now;
 
 // A tier's bytes, or a shadow's, in a vector.
 class VectorMemory : public TierMemory {
@@ -42,26 +43,6 @@ class VectorMemory : public TierMemory {
   const std::string name_ = "vector";
 };
 
-int threads_now() {
-  int count = 0;
-  DIR* tasks = opendir("/proc/self/task");
-  while (const dirent* entry = readdir(tasks)) count += entry->d_name[0] != '.' ? 1 : 0;
-  closedir(tasks);
-  return count;
-}
-
-Contents random_entry(const Graph& graph, uint64_t seed) {
-  Random random(seed);
-  Contents contents;
-  for (size_t s = 0; s < graph.storages.size(); ++s) {
-    if (!graph.storages[s].entry) continue;
-    auto& bytes = contents[StorageId{static_cast<int64_t>(s)}];
-    bytes.resize(static_cast<size_t>(graph.storages[s].bytes));
-    for (uint8_t& b : bytes) b = static_cast<uint8_t>(random.next());
-  }
-  return contents;
-}
-
 // Everything between a plan and its bytes, with a fault wherever it is wanted:
 // executor -> undo -> faults -> bytes.
 struct Stack {
@@ -75,17 +56,15 @@ struct Stack {
         plain_shadow(shadow_bytes),
         shadow(plain_shadow, shadow_faults),
         undo(c.graph, c.plan, faulty, {&memories[0], &memories[1], &memories[2]}, shadow) {
-    Profile profile;
-    profile.how = "stated";
-    for (const int64_t workspace : c.workspaces) {
-      OpCost cost;
-      cost.ns = 1;
-      cost.workspace_bytes = workspace;
-      profile.ops.push_back(cost);
-    }
-    auto made = Executor::create(c.graph, profile, c.plan, undo, 1, {});
+    auto made = Executor::create(c.graph, testing::profile_of(c), c.plan, undo, 1, {});
     OUTSIZE_CHECK(made.ok(), "{}", made.ok() ? "" : made.error().message);
     executor = std::move(*made);
+  }
+  // Of one that nothing is wrong with.
+  int64_t calls_of_a_step(const Contents& entry) {
+    bytes.set_entry(entry);
+    EXPECT_TRUE(executor->step().ok());
+    return faulty.calls();
   }
   // What the homes hold at entry, by storage.
   Contents homes() {
@@ -125,9 +104,7 @@ TEST(Undo, AfterAFaultAtAnyCallTheStepRunsAgain) {
     const Case c = testing::random_case(seed);
     Stack stack(c);
     const Contents entry = random_entry(c.graph, seed);
-    stack.bytes.set_entry(entry);
-    ASSERT_TRUE(stack.executor->step().ok());
-    const int64_t calls = stack.faulty.calls();
+    const int64_t calls = stack.calls_of_a_step(entry);
     for (int64_t call = 0; call < calls; ++call) {
       SCOPED_TRACE(fmt::format("seed {} call {}", seed, call));
       stack.bytes.set_entry(entry);
@@ -145,21 +122,11 @@ TEST(Undo, AfterAFaultAtAnyCallTheStepRunsAgain) {
       ASSERT_TRUE(stack.undo.undo().ok());
       EXPECT_EQ(stack.homes(), before);
       ++faults;
-      // Batches are handed in anew; homes are not.
-      Contents inputs;
+      stack.bytes.set_batches(entry);  // handed in anew; homes are not
       stack.bytes.generator = generator;
       stack.faulty.fail({});
-      for (const BorderItem& item : c.plan.entry) {
-        if (item.home) continue;
-        const Residency& r = c.plan.residency(item.residency);
-        std::memcpy(stack.bytes.tier(r.tier).data() + r.address,
-                    entry.at(r.part.storage).data() + r.part.bytes.begin,
-                    static_cast<size_t>(r.part.bytes.size()));
-      }
       ASSERT_TRUE(stack.executor->step().ok());
-      const Contents wanted = testing::program_order(c.graph, entry, generator);
-      for (const auto& [storage, bytes] : stack.bytes.exit_contents())
-        EXPECT_EQ(bytes, wanted.at(storage)) << "storage " << storage.value;
+      testing::expect_same_as_program_order(c, stack.bytes, entry, generator);
     }
   }
   EXPECT_GT(faults, 100);
@@ -174,9 +141,7 @@ TEST(Undo, WithoutItHomesAreChanged) {
     const Case c = testing::random_case(seed);
     Stack stack(c);
     const Contents entry = random_entry(c.graph, seed);
-    stack.bytes.set_entry(entry);
-    ASSERT_TRUE(stack.executor->step().ok());
-    const int64_t calls = stack.faulty.calls();
+    const int64_t calls = stack.calls_of_a_step(entry);
     for (int64_t call = 0; call < calls; ++call) {
       stack.bytes.set_entry(entry);
       const Contents before = stack.homes();

@@ -76,11 +76,12 @@ class FakeDevice : public Device {
   }
 
   void set_entry(const Contents& contents) {
-    for (const BorderItem& item : plan_.entry) {
-      const Residency& r = plan_.residency(item.residency);
-      std::memcpy(at(r.tier, r.address), contents.at(r.part.storage).data() + r.part.bytes.begin,
-                  static_cast<size_t>(r.part.bytes.size()));
-    }
+    for (const BorderItem& item : plan_.entry) set(item, contents);
+  }
+  // Of what is there at entry, all but the homes.
+  void set_batches(const Contents& contents) {
+    for (const BorderItem& item : plan_.entry)
+      if (!item.home) set(item, contents);
   }
   Contents exit_contents() {
     Contents contents;
@@ -151,6 +152,11 @@ class FakeDevice : public Device {
  private:
   uint8_t* at(Tier tier, int64_t address) {
     return tiers_[static_cast<size_t>(tier)].data() + address;
+  }
+  void set(const BorderItem& item, const Contents& contents) {
+    const Residency& r = plan_.residency(item.residency);
+    std::memcpy(at(r.tier, r.address), contents.at(r.part.storage).data() + r.part.bytes.begin,
+                static_cast<size_t>(r.part.bytes.size()));
   }
   Status maybe_fail(InstructionId instruction) {
     if (instruction != fault_at) return Done{};
