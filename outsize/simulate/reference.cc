@@ -123,10 +123,6 @@ class Reference {
     return all;
   }
 
-  bool to_disk(size_t i) const {
-    return works_[i].road == Road::kWrite || works_[i].road == Road::kRead;
-  }
-
   static int64_t part(int64_t rate, int64_t by, int64_t over) {
     const Big exact = Big{rate} * by / over;
     return exact < 1 ? 1 : static_cast<int64_t>(exact);
@@ -154,14 +150,15 @@ class Reference {
         result[i] = 1000;
         for (const size_t k : copies)
           result[i] = std::max<int64_t>(
-              1, std::min(result[i], to_disk(k) ? machine_.compute_permille_beside_disk
-                                                : machine_.compute_permille_beside_copy));
+              1,
+              std::min(result[i], is_disk(works_[k].road) ? machine_.compute_permille_beside_disk
+                                                          : machine_.compute_permille_beside_copy));
       }
     if (computing)
       for (const size_t i : copies)
         result[i] = part(result[i],
-                         to_disk(i) ? machine_.disk_permille_beside_compute
-                                    : machine_.copy_permille_beside_compute,
+                         is_disk(works_[i].road) ? machine_.disk_permille_beside_compute
+                                                 : machine_.copy_permille_beside_compute,
                          1000);
     return result;
   }

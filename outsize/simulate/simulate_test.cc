@@ -101,17 +101,23 @@ TEST(Simulate, EmptyPlan) {
   EXPECT_EQ(s.tiers[0], TierUse{});
 }
 
+// An op reads x, and `stream` copies x to the tier below.
+struct OpAndCopy : PlanMaker {
+  OpAndCopy(int64_t bytes, Tier below, Stream stream) {
+    const StorageId x = storage(bytes, "x", kEntry);
+    op("f", {x});
+    const ResidencyId rx = on(kDevice, x, 0);
+    enter(rx);
+    run(0, {rx});
+    copy(stream, rx, on(below, x, 0));
+  }
+};
+
 TEST(Simulate, LatencyComesFirstAndMovesNothing) {
   Machine machine = one_byte_per_ns();
   machine.out.latency_ns = 3;
   machine.compute_permille_beside_copy = 500;
-  PlanMaker m;
-  const StorageId x = m.storage(8, "x", kEntry);
-  m.op("f", {x});
-  const ResidencyId rx = m.on(kDevice, x, 0), rh = m.on(kHost, x, 0);
-  m.enter(rx);
-  m.run(0, {rx});
-  m.copy(Stream::kOut, rx, rh);
+  const OpAndCopy m(8, kHost, Stream::kOut);
   //   ns       0    3             11     the op: 3 at full speed, 8 at half, that makes 7; 3 left
   //   compute  |f --|-- at half --|--|
   //   out      |wait|copy --------|  14
@@ -135,13 +141,7 @@ TEST(Simulate, TheDiskHasItsOwnInterference) {
   machine.compute_permille_beside_copy = machine.copy_permille_beside_compute = 100;
   machine.compute_permille_beside_disk = 800;
   machine.disk_permille_beside_compute = 500;
-  PlanMaker m;
-  const StorageId x = m.storage(4, "x", kEntry);
-  m.op("f", {x});
-  const ResidencyId rx = m.on(kDevice, x, 0), rd = m.on(kDisk, x, 0);
-  m.enter(rx);
-  m.run(0, {rx});
-  m.copy(Stream::kWrite, rx, rd);
+  const OpAndCopy m(4, kDisk, Stream::kWrite);
   // 4 bytes at 0.5 take 8 ns, in which the op does 8 * 0.8 = 6.4 of its 10; 3.6 left end at 11.6.
   const Simulation s = simulated(m, {10}, machine);
   EXPECT_EQ(s.spans, (std::vector<Span>{{0, 12}, {0, 8}}));
@@ -150,13 +150,7 @@ TEST(Simulate, TheDiskHasItsOwnInterference) {
 TEST(Simulate, ADiskCopyInTheComputeStreamGoesAtTheDisksRate) {
   Machine machine = one_byte_per_ns();
   machine.sync_bytes_per_s = 8 * machine.out.bytes_per_s;
-  PlanMaker m;
-  const StorageId x = m.storage(8, "x", kEntry);
-  m.op("f", {x});
-  const ResidencyId rx = m.on(kDevice, x, 0), rd = m.on(kDisk, x, 0);
-  m.enter(rx);
-  m.run(0, {rx});
-  m.copy(Stream::kCompute, rx, rd);
+  const OpAndCopy m(8, kDisk, Stream::kCompute);
   EXPECT_EQ(simulated(m, {10}, machine).spans, (std::vector<Span>{{0, 10}, {10, 18}}));
 }
 
