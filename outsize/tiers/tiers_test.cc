@@ -132,7 +132,6 @@ TEST(Disk, LeavesNoFileBehind) {
   EXPECT_EQ(rmdir(folder.c_str()), 0) << std::strerror(errno);
 }
 
-// Offsets and lengths past 32 bits, on a sparse file.
 TEST(Disk, TakesSpaceAsFarAsIsAsked) {
   auto disk = DiskMemory::create(::testing::TempDir(), 1 << 20, {.preallocate = false});
   ASSERT_TRUE(disk.ok());
@@ -149,6 +148,7 @@ TEST(Disk, TakesSpaceAsFarAsIsAsked) {
   EXPECT_EQ(taken(), 1 << 20);
 }
 
+// Offsets and lengths past 32 bits, on a sparse file.
 TEST(Disk, ReachesPastFourGiB) {
   const int64_t bytes = (int64_t{1} << 33) + 8192;
   auto disk = DiskMemory::create(::testing::TempDir(), bytes, {.preallocate = false});
