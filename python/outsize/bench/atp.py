@@ -86,7 +86,7 @@ def curves(
                 "net": net,
                 "machine": gpu,
                 "batch": batch,
-                "peak_of_memory": peak_of(folder, net, batch, machine) / machine["device_bytes"],
+                "peak_of_memory": compared["peak_program_order"] / machine["device_bytes"],
                 "samples_per_s": rates,
                 "model_samples_per_s": row["model"].get("samples_per_s"),
                 "bound_samples_per_s": batch * 1e9 / row["compute_ns"],
