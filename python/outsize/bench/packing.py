@@ -7,6 +7,7 @@ Waste: height ÷ most bytes live at once - 1. Every packing is checked here from
 
 from __future__ import annotations
 
+import bisect
 import csv
 import resource
 import sys
@@ -16,8 +17,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from .commands import BAD_USE, DONE, INFEASIBLE, Parser, version, write_json
-from .instances import ask, command_path, data_folder
+from .commands import DONE, INFEASIBLE, Parser, version, write_json
+from .instances import ask, chosen, declare_search, imported, required_data, search_words
 
 CAPACITY = 1_048_576
 HERE = "measured here"
@@ -35,7 +36,7 @@ MINIMALLOC = {
     "J": 1.50,
     "K": 0.68,
 }
-MINIMALLOC_SUM, SUM_GOAL = 34.3, 3.4
+MINIMALLOC_SUM = 34.3
 
 
 @dataclass(frozen=True)
@@ -107,8 +108,6 @@ def overlap_in(path: Path) -> str | None:
 
     A sweep over time that keeps who is live ordered by offset: neighbours alone can meet first.
     """
-    import bisect
-
     with path.open(newline="", encoding="utf-8") as file:
         rows = [
             (int(r["lower"]), int(r["upper"]), int(r["offset"]), int(r["size"]), r["id"])
@@ -188,30 +187,19 @@ def total(rows: list[Row]) -> Row:
 def main(arguments: list[str] | None = None) -> int:
     parser = Parser("python -m outsize.bench packing", __doc__ or "")
     parser.add_argument("--only", metavar="TEXT", help="cases whose family or name has TEXT in it")
-    parser.add_argument("--seconds", type=float, default=28.0, help="at most, per case")
-    parser.add_argument("--work", type=int, help="units of work per case instead of seconds")
-    parser.add_argument("--seed", type=int, default=1)
+    declare_search(parser, seconds=28.0)
     parser.add_argument("--json", metavar="FILE", help="the rows; - is standard output")
     options = parser.parse_args(arguments)
-    wanted = [c for c in cases() if options.only is None or options.only in f"{c.family} {c.name}"]
-    if not wanted:
-        parser.exit(BAD_USE, f"{parser.prog}: error: no case has {options.only!r} in it\n")
-    folder = data_folder()
-    if folder is None or not command_path().exists():
-        missing = command_path() if folder else "../shared/data"
-        parser.exit(BAD_USE, f"{parser.prog}: error: nothing at {missing}\n")
-    limit = ["--seconds", str(options.seconds)]
-    if options.work is not None:
-        limit = ["--work", str(options.work)]
-    words = [*limit, "--seed", str(options.seed)]
+    wanted = chosen(parser, options.only, cases(), lambda case: f"{case.family} {case.name}")
+    data = required_data(parser)
+    words = search_words(options)
     output = sys.stderr if options.json == "-" else sys.stdout
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as scratch:
         for case in wanted:
-            source = folder / "pack" / f"{case.name}{f'.{CAPACITY}' if case.capacity else ''}.csv"
+            source = data / "pack" / f"{case.name}{f'.{CAPACITY}' if case.capacity else ''}.csv"
             if case.family == "trace":
-                source = Path(scratch) / f"{case.name}.json"
-                ask("import", "op-trace", folder / "trace" / source.name, "-o", source)
+                source = imported(data, case.name, Path(scratch))
             rows.append(row := run(case, source, Path(scratch) / "packed.csv", words))
             print(line(row), file=output, flush=True)
     challenging = [row for row in rows if row.family == "challenging"]

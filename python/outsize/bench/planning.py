@@ -16,8 +16,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .commands import BAD_USE, DONE, INFEASIBLE, Parser, version, write_json
-from .instances import Row, ask, cell, command_path, data_folder
+from .commands import DONE, INFEASIBLE, Parser, version, write_json
+from .instances import (
+    Row,
+    ask,
+    cell,
+    chosen,
+    declare_search,
+    imported,
+    required_data,
+    search_words,
+)
 
 MILP, DTR, REACHED = "MILP optimum", "best DTR heuristic", "round and replay"
 HERE, MICRO23 = "measured here", "published: G10, MICRO'23"
@@ -174,14 +183,13 @@ def cases() -> Iterator[Case]:
             yield Case(
                 "swap", f"g10-{trace}", budget, "a100-40gb-g10", fraction, peer, reached, source
             )
-    for trace, rows in BOTH_G10.items():
-        for budget, (fraction, reached) in rows.items():
-            yield Case("both", f"g10-{trace}", budget, "a100-40gb-g10", fraction, REACHED, reached)
-    for trace, rows in BOTH_DTR.items():
-        for budget, (fraction, reached) in rows.items():
-            yield Case(
-                "both", f"dtr-{trace}", budget, "v100-16gb-pcie3", fraction, REACHED, reached
-            )
+    for prefix, machine, traces in (
+        ("g10", "a100-40gb-g10", BOTH_G10),
+        ("dtr", "v100-16gb-pcie3", BOTH_DTR),
+    ):
+        for trace, rows in traces.items():
+            for budget, (fraction, reached) in rows.items():
+                yield Case("both", f"{prefix}-{trace}", budget, machine, fraction, REACHED, reached)
 
 
 def recompute_case(
@@ -248,31 +256,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser = Parser("python -m outsize.bench planning", __doc__ or "")
     parser.add_argument("--only", metavar="TEXT", help="cases whose family or name has TEXT in it")
     parser.add_argument("--planner", default="outsize", help="outsize by default")
-    parser.add_argument(
-        "--seconds", type=float, default=10.0, help="of search per case; 10 by default"
-    )
-    parser.add_argument("--work", type=int, help="units of work per case instead of seconds")
-    parser.add_argument("--seed", type=int, default=1)
+    declare_search(parser, seconds=10.0)
     parser.add_argument("--json", metavar="FILE", help="the rows; - is standard output")
     options = parser.parse_args(arguments)
-    wanted = [c for c in cases() if options.only is None or options.only in f"{c.family} {c.name}"]
-    if not wanted:
-        parser.exit(BAD_USE, f"{parser.prog}: error: no case has {options.only!r} in it\n")
-    folder = data_folder()
-    if folder is None or not command_path().exists():
-        missing = command_path() if folder else "../shared/data"
-        parser.exit(BAD_USE, f"{parser.prog}: error: nothing at {missing}\n")
-    limit = ["--seconds", str(options.seconds)]
-    if options.work is not None:
-        limit = ["--work", str(options.work)]
-    words = [*limit, "--seed", str(options.seed), "--planner", options.planner]
+    wanted = chosen(parser, options.only, cases(), lambda case: f"{case.family} {case.name}")
+    data = required_data(parser)
+    words = [*search_words(options), "--planner", options.planner]
     output = sys.stderr if options.json == "-" else sys.stdout
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as scratch:
         for case in wanted:
-            graph = Path(scratch) / f"{case.trace}.json"
-            if not graph.exists():
-                ask("import", "op-trace", folder / "trace" / graph.name, "-o", graph)
+            graph = imported(data, case.trace, Path(scratch))
             began = time.monotonic()
             fields = plan(graph, case, words)
             rows.append(row := row_of(case, fields, time.monotonic() - began))

@@ -15,16 +15,14 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from .commands import BAD_USE, DONE, INFEASIBLE, Parser, version, write_json
-from .instances import ask, cell, command_path, data_folder
+from .commands import DONE, INFEASIBLE, Parser, version, write_json
+from .instances import ask, cell, chosen, imported, required_data
+from .planning import PROVED
 
 DTR = ("dtr", "dtr-eq-class", "dtr-msps", "dtr-lru")
 PLANNERS = ("sqrt-n", *DTR, "outsize")
-NEAR, FAR = (
-    0.01,
-    0.05,
-)  # how far from DTR's own figures, from NEAR_FROM percent of the peak and below
-NEAR_FROM = 60
+# How far from DTR's own figures: NEAR at budgets of NEAR_FROM percent of the peak and more, FAR below.
+NEAR, FAR, NEAR_FROM = 0.01, 0.05, 60
 
 # Trace, then budget in percent of the peak, then h_DTR, eq-class, MSPS, LRU; None: not known.
 Figures = dict[str, dict[int, tuple[float | None, ...]]]
@@ -112,15 +110,6 @@ PUBLISHED: Figures = {
         20: (1.679, 1.616),
     },
 }
-# The optimum of Checkmate's program, where a MILP solver proved it; by the same keys.
-OPTIMA: dict[str, dict[int, float]] = {
-    "checkmate-VGG16_256": {90: 1.0197, 85: 1.0197},
-    "checkmate-VGG19_256": {90: 1.0010, 80: 1.0276},
-    "checkmate-fcn_8_vgg_32": {90: 1.0003, 80: 1.0014},
-    "checkmate-vgg_unet_32": {90: 1.0113, 80: 1.0198, 70: 1.0297, 60: 1.0445},
-    "checkmate-segnet_32": {90: 1.0010, 70: 1.0031, 60: 1.0043},
-    "checkmate-MobileNet_512": {50: 1.0164},
-}
 
 
 @dataclass(frozen=True)
@@ -173,11 +162,10 @@ def measure(graph: Path, trace: str, percent: int, planner: str, options: list[s
     return Cell(trace, percent, planner, step / compute, peer, fields["bound_ns"] / compute)
 
 
-def rows(only: str | None) -> Iterator[tuple[str, int]]:
+def rows() -> Iterator[tuple[str, int]]:
     for trace, budgets in PUBLISHED.items():
         for percent in budgets:
-            if only is None or only in f"{trace} {percent}%":
-                yield trace, percent
+            yield trace, percent
 
 
 def text_of(cells: list[Cell]) -> str:
@@ -187,7 +175,7 @@ def text_of(cells: list[Cell]) -> str:
         peer = f" ({cell(one.peer)})" if one.peer is not None else ""
         parts.append(f"{cell(one.ratio)}{peer}{'' if one.ok else ' !'}".ljust(19))
     bounds = [one.bound for one in cells if one.planner == "outsize" and one.bound is not None]
-    optimum = OPTIMA.get(cells[0].trace, {}).get(cells[0].percent)
+    optimum = PROVED.get(cells[0].trace.removeprefix("checkmate-"), {}).get(cells[0].percent)
     return " ".join([*parts, cell(max(bounds, default=None)), cell(optimum)])
 
 
@@ -198,27 +186,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=10.0, help="per plan; 10 by default")
     parser.add_argument("--json", metavar="FILE", help="the cells; - is standard output")
     options = parser.parse_args(arguments)
-    folder = data_folder()
-    if folder is None or not command_path().exists():
-        missing = command_path() if folder else "../shared/data"
-        parser.exit(BAD_USE, f"{parser.prog}: error: nothing at {missing}\n")
-    wanted = list(rows(options.only))
-    if not wanted:
-        parser.exit(BAD_USE, f"{parser.prog}: error: no case has {options.only!r} in it\n")
+    data = required_data(parser)
+    wanted = chosen(parser, options.only, rows(), lambda row: f"{row[0]} {row[1]}%")
     planners = options.planners.split(",")
+    limit = ["--seconds", str(options.seconds)]
     output = sys.stderr if options.json == "-" else sys.stdout
     header = " ".join(name.ljust(19) for name in planners)
     print(f"{'time / unlimited time':<29} {header} bound   optimum", file=output)
     cells: list[Cell] = []
     with tempfile.TemporaryDirectory() as scratch:
         for trace, percent in wanted:
-            graph = Path(scratch) / f"{trace}.json"
-            if not graph.exists():
-                ask("import", "op-trace", folder / "trace" / graph.name, "-o", graph)
-            row = []
-            for planner in planners:
-                limit = ["--seconds", str(options.seconds)]
-                row.append(measure(graph, trace, percent, planner, limit))
+            graph = imported(data, trace, Path(scratch))
+            row = [measure(graph, trace, percent, planner, limit) for planner in planners]
             cells += row
             print(text_of(row), file=output, flush=True)
     held = [one for one in cells if one.planner in DTR and one.peer is not None]
