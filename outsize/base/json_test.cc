@@ -163,6 +163,20 @@ TEST(JsonText, StringsReadBack) {
   }
 }
 
+TEST(JsonText, FieldsListsAndTables) {
+  const std::vector<int64_t> sizes{2, 3}, none;
+  std::string out = "{\"a\": 1";
+  append_json_field(out, "b", "x");
+  append_json_field(out, "c", sizes, kJsonNextLine);
+  append_json_field(out, "d", none);
+  const auto append_size = [](std::string& to, int64_t size) { append_json(to, size); };
+  append_json_table(out, "e", sizes, append_size);
+  append_json_table(out, "f", none, append_size);
+  EXPECT_EQ(out,
+            "{\"a\": 1, \"b\": \"x\",\n \"c\": [2, 3], \"d\": [],\n \"e\": [\n  2,\n  3],\n"
+            " \"f\": []");
+}
+
 TEST(JsonText, BytesThatAreNotUtf8AreReplaced) {
   for (const std::string_view bad : {"\xff", "\xc0\x80", "\xe0\x80\x80", "\xed\xa0\x80",
                                      "\xf5\x80\x80\x80", "\xe2\x82", "\x80", "\xf4\x90\x80\x80"}) {

@@ -74,4 +74,11 @@ void append_json(std::string& out, std::string_view text) {
   out += '"';
 }
 
+void append_json_name(std::string& out, std::string_view name, std::string_view separator) {
+  out += separator;
+  out += '"';
+  out += name;
+  out += "\": ";
+}
+
 }  // namespace outsize

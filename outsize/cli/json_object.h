@@ -93,12 +93,7 @@ class JsonObject {
   }
   template <typename T>
   static void append_value(std::string& out, const std::vector<T>& values) {
-    out += '[';
-    for (size_t i = 0; i < values.size(); ++i) {
-      if (i > 0) out += ", ";
-      append_value(out, values[i]);
-    }
-    out += ']';
+    append_json_list(out, values, [](std::string& to, const T& value) { append_value(to, value); });
   }
 
   std::vector<std::string> fields_;  // "name": value

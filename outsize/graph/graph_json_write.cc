@@ -1,3 +1,4 @@
+#include <array>
 #include <cmath>
 
 #include "outsize/base/json_text.h"
@@ -10,9 +11,8 @@ void append(std::string& out, std::string_view text) { out += text; }
 
 void append_flag(std::string& out, std::string_view name, bool flag) {
   if (!flag) return;
-  out += ", \"";
-  out += name;
-  out += "\": true";
+  append_json_name(out, name);
+  out += "true";
 }
 
 // JSON has no infinities and no NaN; an argument says {"float": "inf"}.
@@ -34,12 +34,7 @@ void append_tagged(std::string& out, std::string_view tag, int64_t id) {
 void append_argument(std::string& out, const Argument& argument);
 
 void append_arguments(std::string& out, const std::vector<Argument>& arguments) {
-  out += '[';
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    if (i > 0) out += ", ";
-    append_argument(out, arguments[i]);
-  }
-  out += ']';
+  append_json_list(out, arguments, append_argument);
 }
 
 struct ArgumentWriter {
@@ -69,21 +64,9 @@ void append_number(std::string& out, const Number& number) {
   std::visit(ArgumentWriter{out}, number);
 }
 
-void append_integers(std::string& out, const std::vector<int64_t>& integers) {
-  out += '[';
-  for (size_t i = 0; i < integers.size(); ++i) {
-    if (i > 0) out += ", ";
-    append_json(out, integers[i]);
-  }
-  out += ']';
-}
-
 void append_string_field(std::string& out, std::string_view name, const std::string& text) {
   if (text.empty()) return;
-  out += ", \"";
-  out += name;
-  out += "\": ";
-  append_json(out, text);
+  append_json_field(out, name, text);
 }
 
 void append_site(std::string& out, const Site& site) {
@@ -91,10 +74,7 @@ void append_site(std::string& out, const Site& site) {
   std::string fields;
   append_string_field(fields, "module", site.module);
   append_string_field(fields, "file", site.file);
-  if (site.line != 0) {
-    fields += ", \"line\": ";
-    append_json(fields, site.line);
-  }
+  if (site.line != 0) append_json_field(fields, "line", site.line);
   append_string_field(fields, "phase", site.phase);
   out += ", \"site\": {";
   out += std::string_view(fields).substr(2);
@@ -104,8 +84,7 @@ void append_site(std::string& out, const Site& site) {
 void append_entry(std::string& out, const Storage& storage) {
   out += "{\"bytes\": ";
   append_json(out, storage.bytes);
-  out += ", \"role\": ";
-  append_json(out, kRoleNames.name(storage.role));
+  append_json_field(out, "role", kRoleNames.name(storage.role));
   append_flag(out, "entry", storage.entry);
   append_flag(out, "exit", storage.exit);
   append_flag(out, "persistent", storage.persistent);
@@ -116,14 +95,10 @@ void append_entry(std::string& out, const Storage& storage) {
 void append_entry(std::string& out, const Value& value) {
   out += "{\"storage\": ";
   append_json(out, int64_t{value.storage.value});
-  out += ", \"dtype\": ";
-  append_json(out, value.dtype);
-  out += ", \"sizes\": ";
-  append_integers(out, value.sizes);
-  out += ", \"strides\": ";
-  append_integers(out, value.strides);
-  out += ", \"offset\": ";
-  append_json(out, value.offset);
+  append_json_field(out, "dtype", value.dtype);
+  append_json_field(out, "sizes", value.sizes);
+  append_json_field(out, "strides", value.strides);
+  append_json_field(out, "offset", value.offset);
   append_flag(out, "conj", value.conj);
   append_flag(out, "neg", value.neg);
   out += '}';
@@ -154,21 +129,15 @@ void append_entry(std::string& out, const Guard& guard) {
   out += '}';
 }
 
+void append_access(std::string& out, const Access& access) {
+  append_json(out,
+              std::array<int64_t, 3>{access.storage.value, access.bytes.begin, access.bytes.end});
+}
+
 void append_accesses(std::string& out, std::string_view name, const std::vector<Access>& accesses) {
   if (accesses.empty()) return;
-  out += ", \"";
-  out += name;
-  out += "\": [";
-  for (size_t i = 0; i < accesses.size(); ++i) {
-    out += i > 0 ? ", [" : "[";
-    append_json(out, int64_t{accesses[i].storage.value});
-    out += ", ";
-    append_json(out, accesses[i].bytes.begin);
-    out += ", ";
-    append_json(out, accesses[i].bytes.end);
-    out += ']';
-  }
-  out += ']';
+  append_json_name(out, name);
+  append_json_list(out, accesses, append_access);
 }
 
 void append_entry(std::string& out, const Op& op) {
@@ -194,14 +163,8 @@ void append_entry(std::string& out, const Op& op) {
 
 template <typename T>
 void append_table(std::string& out, std::string_view name, const std::vector<T>& table) {
-  out += ",\n \"";
-  out += name;
-  out += "\": [";
-  for (size_t i = 0; i < table.size(); ++i) {
-    out += i > 0 ? ",\n  " : "\n  ";
-    append_entry(out, table[i]);
-  }
-  out += ']';
+  append_json_table(out, name, table,
+                    [](std::string& to, const T& entry) { append_entry(to, entry); });
 }
 
 }  // namespace
@@ -209,12 +172,9 @@ void append_table(std::string& out, std::string_view name, const std::vector<T>&
 std::string to_json(const Graph& graph, std::string_view profile) {
   std::string out = "{\"format\": \"outsize-graph\", \"version\": 1, \"title\": ";
   append_json(out, graph.title);
-  out += ",\n \"torch_version\": ";
-  append_json(out, graph.torch_version);
-  out += ", \"device_type\": ";
-  append_json(out, graph.device_type);
-  out += ", \"threads\": ";
-  append_json(out, graph.threads);
+  append_json_field(out, "torch_version", graph.torch_version, kJsonNextLine);
+  append_json_field(out, "device_type", graph.device_type);
+  append_json_field(out, "threads", graph.threads);
   append_table(out, "storages", graph.storages);
   append_table(out, "values", graph.values);
   append_table(out, "scalars", graph.scalars);

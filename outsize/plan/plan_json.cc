@@ -1,5 +1,7 @@
 #include "outsize/plan/plan_json.h"
 
+#include <array>
+
 #include "outsize/base/bytes.h"
 #include "outsize/base/json.h"
 #include "outsize/base/json_text.h"
@@ -15,32 +17,26 @@ void append(std::string& out, Id<Tag> id) {
 }
 
 void append(std::string& out, const Interval& interval) {
-  out += '[';
-  append_json(out, interval.begin);
-  out += ", ";
-  append_json(out, interval.end);
-  out += ']';
+  append_json(out, std::array<int64_t, 2>{interval.begin, interval.end});
 }
 
 template <typename Tag>
 void append(std::string& out, const std::vector<Id<Tag>>& ids) {
-  out += '[';
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (i > 0) out += ", ";
-    append(out, ids[i]);
-  }
-  out += ']';
+  append_json_list(out, ids, [](std::string& to, Id<Tag> id) { append(to, id); });
+}
+
+template <typename T>
+void append_field(std::string& out, std::string_view name, const T& value) {
+  append_json_name(out, name);
+  append(out, value);
 }
 
 void append_entry(std::string& out, const Residency& residency) {
   out += "{\"tier\": ";
   append_json(out, kTierNames.name(residency.tier));
-  out += ", \"storage\": ";
-  append(out, residency.part.storage);
-  out += ", \"bytes\": ";
-  append(out, residency.part.bytes);
-  out += ", \"address\": ";
-  append_json(out, residency.address);
+  append_field(out, "storage", residency.part.storage);
+  append_field(out, "bytes", residency.part.bytes);
+  append_json_field(out, "address", residency.address);
   out += '}';
 }
 
@@ -49,29 +45,17 @@ void append_entry(std::string& out, const Instruction& instruction) {
   const bool copy = instruction.kind == InstructionKind::kCopy;
   out += "{\"stream\": ";
   append_json(out, kStreamNames.name(instruction.stream));
-  out += ", \"kind\": ";
-  append_json(out, kInstructionKindNames.name(instruction.kind));
+  append_json_field(out, "kind", kInstructionKindNames.name(instruction.kind));
   if (copy) {
-    out += ", \"from\": ";
-    append(out, instruction.from);
-    out += ", \"to\": ";
-    append(out, instruction.to);
-    out += ", \"bytes\": ";
-    append(out, instruction.bytes);
+    append_field(out, "from", instruction.from);
+    append_field(out, "to", instruction.to);
+    append_field(out, "bytes", instruction.bytes);
   } else {
-    out += ", \"op\": ";
-    append(out, instruction.op);
-    out += ", \"operands\": ";
-    append(out, instruction.operands);
-    if (instruction.workspace != Interval{}) {
-      out += ", \"workspace\": ";
-      append(out, instruction.workspace);
-    }
+    append_field(out, "op", instruction.op);
+    append_field(out, "operands", instruction.operands);
+    if (instruction.workspace != Interval{}) append_field(out, "workspace", instruction.workspace);
   }
-  if (!instruction.waits.empty()) {
-    out += ", \"waits\": ";
-    append(out, instruction.waits);
-  }
+  if (!instruction.waits.empty()) append_field(out, "waits", instruction.waits);
   out += '}';
 }
 
@@ -83,14 +67,8 @@ void append_entry(std::string& out, const BorderItem& item) {
 
 template <typename T>
 void append_table(std::string& out, std::string_view name, const std::vector<T>& table) {
-  out += ",\n \"";
-  out += name;
-  out += "\": [";
-  for (size_t i = 0; i < table.size(); ++i) {
-    out += i > 0 ? ",\n  " : "\n  ";
-    append_entry(out, table[i]);
-  }
-  out += ']';
+  append_json_table(out, name, table,
+                    [](std::string& to, const T& entry) { append_entry(to, entry); });
 }
 
 template <typename IdType>
@@ -158,10 +136,8 @@ std::string to_json(const Plan& plan) {
   append_json(out, plan.planner);
   out += ", \"budgets\": {\"device\": ";
   append_json(out, plan.budgets.device);
-  out += ", \"host\": ";
-  append_json(out, plan.budgets.host);
-  out += ", \"disk\": ";
-  append_json(out, plan.budgets.disk);
+  append_json_field(out, "host", plan.budgets.host);
+  append_json_field(out, "disk", plan.budgets.disk);
   out += '}';
   append_table(out, "residencies", plan.residencies);
   append_table(out, "instructions", plan.instructions);

@@ -9,19 +9,14 @@ namespace {
 
 template <typename T>
 void append_field(std::string& out, std::string_view name, const T& value) {
-  out += ",\n \"";
-  out += name;
-  out += "\": ";
-  append_json(out, value);
+  append_json_field(out, name, value, kJsonNextLine);
 }
 
 void append_link(std::string& out, std::string_view name, const Link& link) {
-  out += ",\n \"";
-  out += name;
-  out += "\": {\"latency_ns\": ";
+  append_json_name(out, name, kJsonNextLine);
+  out += "{\"latency_ns\": ";
   append_json(out, link.latency_ns);
-  out += ", \"bytes_per_s\": ";
-  append_json(out, link.bytes_per_s);
+  append_json_field(out, "bytes_per_s", link.bytes_per_s);
   out += '}';
 }
 
@@ -45,7 +40,8 @@ std::string to_json(const Machine& machine) {
   append_field(out, "disk_bytes", machine.disk_bytes);
   append_field(out, "alignment", machine.alignment);
   append_field(out, "disk_alignment", machine.disk_alignment);
-  out += ",\n \"flops_per_s\": {";
+  append_json_name(out, "flops_per_s", kJsonNextLine);
+  out += '{';
   bool first = true;
   for (const auto& [dtype, rate] : machine.flops_per_s) {
     if (!std::exchange(first, false)) out += ", ";

@@ -1,37 +1,26 @@
 #include "outsize/profile/profile_json.h"
 
+#include <array>
+
 #include "outsize/base/bytes.h"
 #include "outsize/base/json_text.h"
 
 namespace outsize {
 namespace {
 
-void append_field(std::string& out, std::string_view name, int64_t value) {
-  if (value == 0) return;
-  out += ", \"";
-  out += name;
-  out += "\": ";
-  append_json(out, value);
+void append_request(std::string& out, const Request& request) {
+  append_json(out, std::array<int64_t, 3>{request.bytes, request.output, request.offset});
 }
 
 void append_cost(std::string& out, const OpCost& cost) {
   out += "{\"ns\": ";
   append_json(out, cost.ns);
-  append_field(out, "spread_ns", cost.spread_ns);
-  append_field(out, "workspace_bytes", cost.workspace_bytes);
+  if (cost.spread_ns != 0) append_json_field(out, "spread_ns", cost.spread_ns);
+  if (cost.workspace_bytes != 0) append_json_field(out, "workspace_bytes", cost.workspace_bytes);
   if (cost.scratch) out += ", \"scratch\": true";
   if (!cost.requests.empty()) {
-    out += ", \"requests\": [";
-    for (size_t i = 0; i < cost.requests.size(); ++i) {
-      out += i > 0 ? ", [" : "[";
-      append_json(out, cost.requests[i].bytes);
-      out += ", ";
-      append_json(out, int64_t{cost.requests[i].output});
-      out += ", ";
-      append_json(out, cost.requests[i].offset);
-      out += ']';
-    }
-    out += ']';
+    append_json_name(out, "requests");
+    append_json_list(out, cost.requests, append_request);
   }
   out += '}';
 }
@@ -62,22 +51,14 @@ OpCost read_cost(const JsonNode& node) {
 }  // namespace
 
 std::string to_json(const Profile& profile) {
-  std::string out = "{\"format\": \"outsize-profile\", \"version\": 1, \"how\": ";
-  append_json(out, profile.how);
-  out += ", \"machine\": ";
-  append_json(out, profile.machine);
-  out += ", \"torch_version\": ";
-  append_json(out, profile.torch_version);
-  out += ", \"threads\": ";
-  append_json(out, profile.threads);
-  out += ", \"runtime_bytes\": ";
-  append_json(out, profile.runtime_bytes);
-  out += ",\n \"ops\": [";
-  for (size_t i = 0; i < profile.ops.size(); ++i) {
-    out += i > 0 ? ",\n  " : "\n  ";
-    append_cost(out, profile.ops[i]);
-  }
-  out += "]}\n";
+  std::string out = "{\"format\": \"outsize-profile\", \"version\": 1";
+  append_json_field(out, "how", profile.how);
+  append_json_field(out, "machine", profile.machine);
+  append_json_field(out, "torch_version", profile.torch_version);
+  append_json_field(out, "threads", profile.threads);
+  append_json_field(out, "runtime_bytes", profile.runtime_bytes);
+  append_json_table(out, "ops", profile.ops, append_cost);
+  out += "}\n";
   return out;
 }
 

@@ -6,57 +6,45 @@
 namespace outsize::share {
 namespace {
 
-template <typename T>
-void append_field(std::string& out, std::string_view name, const T& value) {
-  out += ", \"";
-  out += name;
-  out += "\": ";
-  append_json(out, value);
-}
-
 void append_device(std::string& out, const SharedDevice& device) {
-  out += ",\n \"device\": {\"memory_bytes\": ";
+  append_json_name(out, "device", kJsonNextLine);
+  out += "{\"memory_bytes\": ";
   append_json(out, device.memory_bytes);
-  append_field(out, "page_bytes", device.page_bytes);
-  append_field(out, "memory_bytes_per_s", device.memory_bytes_per_s);
-  append_field(out, "swap_in_bytes_per_s", device.swap_in_bytes_per_s);
-  append_field(out, "swap_out_bytes_per_s", device.swap_out_bytes_per_s);
-  append_field(out, "compute_units", device.compute_units);
-  append_field(out, "slice_ns", device.slice_ns);
-  append_field(out, "idle_release_ns", device.idle_release_ns);
+  append_json_field(out, "page_bytes", device.page_bytes);
+  append_json_field(out, "memory_bytes_per_s", device.memory_bytes_per_s);
+  append_json_field(out, "swap_in_bytes_per_s", device.swap_in_bytes_per_s);
+  append_json_field(out, "swap_out_bytes_per_s", device.swap_out_bytes_per_s);
+  append_json_field(out, "compute_units", device.compute_units);
+  append_json_field(out, "slice_ns", device.slice_ns);
+  append_json_field(out, "idle_release_ns", device.idle_release_ns);
   out += '}';
 }
 
-void append_curve(std::string& out, const std::vector<CurvePoint>& curve) {
-  out += ", \"curve\": [";
-  for (size_t i = 0; i < curve.size(); ++i) {
-    out += i == 0 ? "{\"budget_bytes\": " : ", {\"budget_bytes\": ";
-    append_json(out, curve[i].budget_bytes);
-    append_field(out, "burst_ns", curve[i].burst_ns);
-    append_field(out, "moved_bytes", curve[i].moved_bytes);
-    out += '}';
-  }
-  out += ']';
+void append_point(std::string& out, const CurvePoint& point) {
+  out += "{\"budget_bytes\": ";
+  append_json(out, point.budget_bytes);
+  append_json_field(out, "burst_ns", point.burst_ns);
+  append_json_field(out, "moved_bytes", point.moved_bytes);
+  out += '}';
 }
 
 void append_job(std::string& out, const Job& job) {
   out += "{\"name\": ";
   append_json(out, job.name);
-  append_field(out, "arrives_ns", job.arrives_ns);
-  append_field(out, "subtasks", job.subtasks);
-  append_field(out, "subtask_bytes", job.subtask_bytes);
-  append_field(out, "rounds", job.rounds);
-  out += ", \"compute_ns\": [";
-  for (size_t i = 0; i < job.compute_ns.size(); ++i) {
-    if (i > 0) out += ", ";
-    append_json(out, job.compute_ns[i]);
+  append_json_field(out, "arrives_ns", job.arrives_ns);
+  append_json_field(out, "subtasks", job.subtasks);
+  append_json_field(out, "subtask_bytes", job.subtask_bytes);
+  append_json_field(out, "rounds", job.rounds);
+  append_json_field(out, "compute_ns", job.compute_ns);
+  append_json_field(out, "host_first_ns", job.host_first_ns);
+  append_json_field(out, "host_ns", job.host_ns);
+  append_json_name(out, "writes");
+  out += job.writes ? "true" : "false";
+  append_json_field(out, "compute_units", job.compute_units);
+  if (!job.curve.empty()) {
+    append_json_name(out, "curve");
+    append_json_list(out, job.curve, append_point);
   }
-  out += ']';
-  append_field(out, "host_first_ns", job.host_first_ns);
-  append_field(out, "host_ns", job.host_ns);
-  out += job.writes ? ", \"writes\": true" : ", \"writes\": false";
-  append_field(out, "compute_units", job.compute_units);
-  if (!job.curve.empty()) append_curve(out, job.curve);
   out += '}';
 }
 
@@ -109,15 +97,11 @@ Job read_job(const JsonNode& node) {
 
 std::string to_json(const Workload& workload) {
   std::string out = "{\"format\": \"outsize-jobs\", \"version\": 1";
-  append_field(out, "name", workload.name);
-  append_field(out, "source", workload.source);
+  append_json_field(out, "name", workload.name);
+  append_json_field(out, "source", workload.source);
   append_device(out, workload.device);
-  out += ",\n \"jobs\": [";
-  for (size_t i = 0; i < workload.jobs.size(); ++i) {
-    out += i == 0 ? "\n  " : ",\n  ";
-    append_job(out, workload.jobs[i]);
-  }
-  out += "]}\n";
+  append_json_table(out, "jobs", workload.jobs, append_job);
+  out += "}\n";
   return out;
 }
 
