@@ -13,13 +13,6 @@
 namespace outsize::share {
 namespace {
 
-Options with(Policy policy, int64_t quantum_ns = 30'000'000'000) {
-  Options options;
-  options.policy = policy;
-  options.quantum_ns = quantum_ns;
-  return options;
-}
-
 int64_t lengthened(const JobOutcome& job) { return job.response_ns - job.alone_ns; }
 
 struct Ends {
@@ -37,9 +30,9 @@ Ends ends_of(const Outcome& outcome) {
 // How much shorter swap-aware makes the lengthening of its lowest job than `policy` does, in
 // percent.
 double saved_percent(const Workload& workload, Policy policy) {
-  const Outcome aware = simulate(workload, with(Policy::kSwapAware));
+  const Outcome aware = simulate(workload, {.policy = Policy::kSwapAware});
   const size_t lowest = ends_of(aware).lowest;
-  const Outcome other = simulate(workload, with(policy));
+  const Outcome other = simulate(workload, {.policy = policy});
   return 100 - 100 * static_cast<double>(lengthened(aware.jobs[lowest])) /
                    static_cast<double>(lengthened(other.jobs[lowest]));
 }
@@ -81,7 +74,7 @@ TEST(Cases, TheLowestPriorityIsLengthenedFarLess) {
     EXPECT_NEAR(saved_percent(workload, Policy::kMat), row.mat, row.within) << row.name;
     EXPECT_GE(saved_percent(workload, Policy::kLru), 60) << row.name;
     EXPECT_GE(saved_percent(workload, Policy::kMat), 60) << row.name;
-    const Outcome aware = simulate(workload, with(Policy::kSwapAware));
+    const Outcome aware = simulate(workload, {.policy = Policy::kSwapAware});
     const JobOutcome& highest = aware.jobs[ends_of(aware).highest];
     EXPECT_LE(highest.slowdown, 1.001) << row.name;
   }
@@ -89,10 +82,10 @@ TEST(Cases, TheLowestPriorityIsLengthenedFarLess) {
 
 TEST(Cases, EachRuleOfSwapAwareMatters) {
   const Workload workload = *named_case("equal-low");
-  const Outcome all = simulate(workload, with(Policy::kSwapAware));
+  const Outcome all = simulate(workload, {.policy = Policy::kSwapAware});
   const Ends ends = ends_of(all);
   const auto without = [&](bool Rules::* rule) {
-    Options options = with(Policy::kSwapAware);
+    Options options{.policy = Policy::kSwapAware};
     options.rules.*rule = false;
     return simulate(workload, options);
   };
@@ -100,8 +93,8 @@ TEST(Cases, EachRuleOfSwapAwareMatters) {
   EXPECT_GT(lengthened(without(&Rules::priority).jobs[ends.highest]), int64_t{1'000'000'000});
   // Brought in instead of used in swap, the pages of the lowest drive out those of the highest.
   const Workload high = *named_case("equal-high");
-  const Outcome in_swap = simulate(high, with(Policy::kSwapAware));
-  Options brought_in = with(Policy::kSwapAware);
+  const Outcome in_swap = simulate(high, {.policy = Policy::kSwapAware});
+  Options brought_in{.policy = Policy::kSwapAware};
   brought_in.rules.use_in_swap = false;
   const Outcome thrashing = simulate(high, brought_in);
   EXPECT_EQ(in_swap.jobs[ends.highest].swap_share, 0);
@@ -113,20 +106,20 @@ TEST(Cases, EachRuleOfSwapAwareMatters) {
   EXPECT_GT(reversed.jobs[ends.highest].slowdown, 10);
   // Weights for each sub-task: the task of 11 is the lowest, else another would be.
   const Workload varied = *named_case("varied-high");
-  EXPECT_EQ(ends_of(simulate(varied, with(Policy::kSwapAware))).lowest, 3u);
-  Options whole = with(Policy::kSwapAware);
+  EXPECT_EQ(ends_of(simulate(varied, {.policy = Policy::kSwapAware})).lowest, 3u);
+  Options whole{.policy = Policy::kSwapAware};
   whole.rules.for_each_subtask = false;
   const Outcome undivided = simulate(varied, whole);
   EXPECT_NEAR(undivided.jobs[3].weight,
-              11 * simulate(varied, with(Policy::kSwapAware)).jobs[3].weight, 1e-9);
+              11 * simulate(varied, {.policy = Policy::kSwapAware}).jobs[3].weight, 1e-9);
 }
 
 TEST(Cases, TheBrokerWaitsRatherThanThrash) {
   for (const char* name : {"equal-low", "varied-low"}) {
     const Workload workload = *named_case(name);
-    const int64_t broker = simulate(workload, with(Policy::kBroker)).makespan_ns;
+    const int64_t broker = simulate(workload, {.policy = Policy::kBroker}).makespan_ns;
     for (const Policy policy : {Policy::kLru, Policy::kMat, Policy::kSwapAware})
-      EXPECT_LT(broker * 5, simulate(workload, with(policy)).makespan_ns) << name;
+      EXPECT_LT(broker * 5, simulate(workload, {.policy = policy}).makespan_ns) << name;
   }
 }
 
@@ -183,13 +176,13 @@ TEST(Cases, TurnsTakeAsLongAsPublished) {
   for (const Column& column : kColumns) {
     const Workload workload = *named_case(column.name);
     for (const auto& [quantum_s, published] : column.by_quantum) {
-      const Outcome outcome =
-          simulate(workload, with(Policy::kRoundRobin, quantum_s * 1'000'000'000ll));
+      const Outcome outcome = simulate(
+          workload, {.policy = Policy::kRoundRobin, .quantum_ns = quantum_s * 1'000'000'000ll});
       const double within = quantum_s >= 15 ? 0.10 : 0.20;
       EXPECT_NEAR(static_cast<double>(outcome.makespan_ns) * 1e-9, published, within * published)
           << column.name << " at " << quantum_s;
     }
-    const Outcome unscheduled = simulate(workload, with(Policy::kLru));
+    const Outcome unscheduled = simulate(workload, {.policy = Policy::kLru});
     EXPECT_NEAR(static_cast<double>(unscheduled.makespan_ns) * 1e-9, column.unscheduled,
                 0.10 * column.unscheduled)
         << column.name;

@@ -6,7 +6,13 @@
 
 namespace outsize::share {
 
+namespace {
+
 constexpr int64_t kWholeLinkPpm = 1'000'000;
+
+int64_t pages_in_swap(int64_t pages, int64_t percent) { return (pages * percent + 99) / 100; }
+
+}  // namespace
 
 Engine::Engine(const Workload& workload, Setup setup)
     : workload_(&workload), device_(workload.device), setup_(std::move(setup)) {
@@ -26,7 +32,7 @@ Engine::Engine(const Workload& workload, Setup setup)
       subtask.job = static_cast<int>(j);
       subtask.index = k;
       const int64_t pages = pages_of(job.subtask_bytes, device_);
-      subtask.swap_pages = (pages * setup_.swap_percents[j] + 99) / 100;
+      subtask.swap_pages = pages_in_swap(pages, setup_.swap_percents[j]);
       subtask.pages = pages - subtask.swap_pages;
       subtask.rounds_left = job.rounds;
       subtask.burst_left_ns = job.burst_ns(k);
@@ -84,12 +90,13 @@ void Engine::handle(const Event& event) {
     case EventKind::kCompute:
       compute_done(subject);
       break;
-    case EventKind::kHost:
-      at(subject).burst_left_ns = job(at(subject).job).burst_ns >= 0
-                                      ? job(at(subject).job).burst_ns
-                                      : job_of(at(subject)).burst_ns(at(subject).index);
+    case EventKind::kHost: {
+      Subtask& subtask = at(subject);
+      const int64_t chosen_ns = job(subtask.job).burst_ns;
+      subtask.burst_left_ns = chosen_ns >= 0 ? chosen_ns : job_of(subtask).burst_ns(subtask.index);
       want_slot(subject);
       break;
+    }
     case EventKind::kTurn:  // only so that something is decided now
       break;
   }
@@ -151,7 +158,6 @@ void Engine::grant_slots() {
     Subtask& subtask = at(id);
     if (!may_start(subtask)) continue;
     JobState& state = job(subtask.job);
-    subtask.has_slot = true;
     ++slots_;
     ++state.slots;
     ++state.in_flight;
@@ -166,7 +172,6 @@ void Engine::grant_slots() {
 }
 
 void Engine::release_slot(Subtask& subtask) {
-  subtask.has_slot = false;
   --slots_;
   --job(subtask.job).slots;
   --job(subtask.job).in_flight;
@@ -399,7 +404,7 @@ std::vector<Offer> Engine::offers_of(int index) const {
   const std::vector<int64_t>& times_ns = setup_.swap_times_ns[static_cast<size_t>(index)];
   const int64_t pages = pages_of(job.subtask_bytes, device_);
   for (int64_t percent = 0; percent <= 100; ++percent) {
-    const int64_t in_swap = (pages * percent + 99) / 100;
+    const int64_t in_swap = pages_in_swap(pages, percent);
     if ((pages - in_swap) * job.subtasks > device_.pages()) continue;
     const int64_t bytes = in_swap * device_.page_bytes;
     int64_t link_ns = transfer_ns(bytes, device_.swap_in_bytes_per_s);
@@ -428,7 +433,7 @@ void Engine::accept(int index, const Offer& offer, size_t chosen) {
     Subtask& subtask = at(id);
     const int64_t all = pages_of(described.subtask_bytes, device_);
     if (described.curve.empty()) {
-      subtask.swap_pages = (all * outcome.swap_percent + 99) / 100;
+      subtask.swap_pages = pages_in_swap(all, outcome.swap_percent);
       subtask.pages = all - subtask.swap_pages;
       continue;
     }

@@ -40,7 +40,6 @@ class Engine {
     int64_t rounds_left = 0;
     int64_t burst_left_ns = 0;
     Stage stage = Stage::kClosed;
-    bool has_slot = false;
   };
   struct JobState {
     std::vector<int> subtasks;
@@ -127,7 +126,7 @@ class Engine {
   std::optional<int> closed_;          // mat
   std::optional<int> holder_;          // round-robin
   std::optional<int64_t> idle_since_;  // of the holder
-  int64_t granted_ns_ = 0, turn_generation_ = 0;
+  int64_t granted_ns_ = 0;
   bool dropping_ = false;  // the holder's turn has ended, its work in flight has not
   int64_t slots_ = 0;
   Outcome outcome_;

@@ -88,6 +88,13 @@ size_t admitted(std::span<const int64_t> waiting_pages, int64_t used_pages, int6
 
 namespace {
 
+// Of the job's offers; 1 where it has none.
+int64_t best_time_ns(const std::vector<Offer>& offers) {
+  int64_t best_ns = offers.empty() ? 1 : offers.front().time_ns;
+  for (const Offer& offer : offers) best_ns = std::min(best_ns, offer.time_ns);
+  return best_ns;
+}
+
 // The choices made for the jobs so far, as a chain back through `partials`.
 struct Partial {
   int64_t pages = 0, link_ppm = 0;
@@ -118,8 +125,7 @@ std::optional<Choice> choose_offers(std::span<const std::vector<Offer>> jobs, in
                                     int64_t link_ppm) {
   std::vector<std::vector<Partial>> layers{{Partial{}}};
   for (const std::vector<Offer>& offers : jobs) {
-    int64_t best_ns = offers.empty() ? 1 : offers.front().time_ns;
-    for (const Offer& offer : offers) best_ns = std::min(best_ns, offer.time_ns);
+    const int64_t best_ns = best_time_ns(offers);
     OUTSIZE_CHECK(best_ns > 0, "an offer of {} ns", best_ns);
     std::vector<Partial> found;
     for (size_t b = 0; b < layers.back().size(); ++b) {
@@ -157,11 +163,8 @@ namespace {
 // What those that go on waiting lose until `wait_ns` have passed.
 double waiting_loss(std::span<const std::vector<Offer>> waiting, int64_t wait_ns) {
   double loss = 0;
-  for (const std::vector<Offer>& offers : waiting) {
-    int64_t best_ns = offers.front().time_ns;
-    for (const Offer& offer : offers) best_ns = std::min(best_ns, offer.time_ns);
-    loss += static_cast<double>(wait_ns) / static_cast<double>(best_ns);
-  }
+  for (const std::vector<Offer>& offers : waiting)
+    loss += static_cast<double>(wait_ns) / static_cast<double>(best_time_ns(offers));
   return loss;
 }
 

@@ -8,6 +8,14 @@
 namespace outsize::share {
 namespace {
 
+// The job with the device to itself, `swap_percent` of its pages in swap.
+int64_t time_alone(const Workload& workload, const Job& job, int swap_percent = 0) {
+  Setup setup;
+  setup.swap_percents = {swap_percent};
+  const Workload single{workload.name, workload.source, workload.device, {job}};
+  return Engine(single, setup).run().makespan_ns;
+}
+
 // Priorities and shares from a run of each job alone and one of all together.
 void settle_swap_aware(const Workload& workload, const std::vector<int64_t>& alone, Setup& setup,
                        std::vector<double>& weights) {
@@ -34,12 +42,8 @@ void settle_broker(const Workload& workload, Setup& setup) {
   for (const Job& job : workload.jobs) {
     std::vector<int64_t>& times_ns = setup.swap_times_ns.emplace_back();
     if (!job.curve.empty()) continue;
-    const Workload single{workload.name, workload.source, workload.device, {job}};
-    for (int percent = 0; percent <= 100; ++percent) {
-      Setup in_swap;
-      in_swap.swap_percents = {percent};
-      times_ns.push_back(Engine(single, in_swap).run().makespan_ns);
-    }
+    for (int percent = 0; percent <= 100; ++percent)
+      times_ns.push_back(time_alone(workload, job, percent));
   }
 }
 
@@ -47,10 +51,7 @@ void settle_broker(const Workload& workload, Setup& setup) {
 
 std::vector<int64_t> alone_times(const Workload& workload) {
   std::vector<int64_t> times;
-  for (const Job& job : workload.jobs) {
-    const Workload single{workload.name, workload.source, workload.device, {job}};
-    times.push_back(Engine(single, {}).run().makespan_ns);
-  }
+  for (const Job& job : workload.jobs) times.push_back(time_alone(workload, job));
   return times;
 }
 

@@ -38,7 +38,7 @@ struct Rules {
 struct Options {
   Policy policy = Policy::kLru;
   int64_t quantum_ns = 30'000'000'000;  // round-robin
-  Rules rules;
+  Rules rules = {};
 };
 
 struct JobOutcome {

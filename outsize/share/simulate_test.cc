@@ -8,13 +8,6 @@
 namespace outsize::share {
 namespace {
 
-Options with(Policy policy, int64_t quantum_ns = 30'000'000'000) {
-  Options options;
-  options.policy = policy;
-  options.quantum_ns = quantum_ns;
-  return options;
-}
-
 // Pages of 1 byte; 1 ns a byte in memory, 10 from swap, 20 to swap.
 Workload unit_workload(int64_t memory, std::vector<Job> jobs) {
   Workload workload;
@@ -52,7 +45,7 @@ TEST(Simulate, AJobAlone) {
   // 7 + (4 + 100 + 4) + 50 + (4 + 100 + 4)
   const Workload workload = unit_workload(10, {job});
   for (const auto& [policy, name] : kPolicyNames.entries)
-    EXPECT_EQ(simulate(workload, with(policy)).makespan_ns, 273) << name;
+    EXPECT_EQ(simulate(workload, {.policy = policy}).makespan_ns, 273) << name;
 }
 
 // b's allocation puts 2 of a's bytes out: 2 * 20 = 40. Each read and write then lacks 2, puts 2 of
@@ -60,7 +53,7 @@ TEST(Simulate, AJobAlone) {
 // until 206 and writes until 272. It frees its memory: b computes until 272, takes 2 in and
 // writes, 26.
 TEST(Simulate, LruThrashes) {
-  const Outcome outcome = simulate(two_jobs(), with(Policy::kLru));
+  const Outcome outcome = simulate(two_jobs(), {.policy = Policy::kLru});
   EXPECT_THAT(responses(outcome), testing::ElementsAre(272, 298));
   EXPECT_EQ(outcome.swapped_out_bytes, 4 * 2);
   EXPECT_EQ(outcome.swapped_in_bytes, 4 * 2);
@@ -72,9 +65,9 @@ TEST(Simulate, LruThrashes) {
 // b's allocation is short of memory: b is closed. a takes its 2 bytes back until 106 (66) and is
 // done at 106 + 100 + 6; then b fits, takes 2 in: 26 + 100 + 6 from 212 on.
 TEST(Simulate, MatClosesTheJobThatIsShort) {
-  const Outcome outcome = simulate(two_jobs(), with(Policy::kMat));
+  const Outcome outcome = simulate(two_jobs(), {.policy = Policy::kMat});
   EXPECT_THAT(responses(outcome), testing::ElementsAre(212, 344));
-  Options open = with(Policy::kMat);
+  Options open{.policy = Policy::kMat};
   open.rules.close = false;
   EXPECT_EQ(responses(simulate(two_jobs(), open)), responses(simulate(two_jobs(), {})));
 }
@@ -82,7 +75,7 @@ TEST(Simulate, MatClosesTheJobThatIsShort) {
 // Under lru b suffers more (298), so it goes first, as if alone. 2 bytes are too many: 34 % of a's
 // 6, 3 bytes, stay in swap. a reads 3 + 3 * 10 behind b's 6, computes until 139, writes 3 + 3 * 20.
 TEST(Simulate, SwapAwareLeavesTheHighestAlone) {
-  const Outcome outcome = simulate(two_jobs(), with(Policy::kSwapAware));
+  const Outcome outcome = simulate(two_jobs(), {.policy = Policy::kSwapAware});
   EXPECT_THAT(responses(outcome), testing::ElementsAre(202, 112));
   EXPECT_EQ(outcome.jobs[0].swap_percent, 34);
   EXPECT_EQ(outcome.jobs[0].rank, 1);
@@ -98,19 +91,20 @@ TEST(Simulate, AHigherPriorityInterrupts) {
   second.arrives_ns = 10;
   second.subtasks = 1;
   const Workload workload = unit_workload(10, {first, second});
-  const Outcome outcome = simulate(workload, with(Policy::kSwapAware));
+  const Outcome outcome = simulate(workload, {.policy = Policy::kSwapAware});
   ASSERT_EQ(outcome.jobs[1].rank, 0);
   EXPECT_EQ(outcome.jobs[1].response_ns, 12);  // as alone: 6 + 6
-  Options in_order = with(Policy::kSwapAware);
+  Options in_order{.policy = Policy::kSwapAware};
   in_order.rules.priority = false;
   EXPECT_GT(simulate(workload, in_order).jobs[1].response_ns, 12);
 }
 
 TEST(Simulate, FifoStartsWhatFits) {
-  EXPECT_THAT(responses(simulate(two_jobs(), with(Policy::kFifo))), testing::ElementsAre(112, 224));
+  EXPECT_THAT(responses(simulate(two_jobs(), {.policy = Policy::kFifo})),
+              testing::ElementsAre(112, 224));
   // 3 + 6 fit: only the memory queue is shared, b reads from 3 to 9.
   const Workload both = unit_workload(10, {job_of("a", 3, 100), job_of("b", 6, 100)});
-  EXPECT_THAT(responses(simulate(both, with(Policy::kFifo))), testing::ElementsAre(106, 115));
+  EXPECT_THAT(responses(simulate(both, {.policy = Policy::kFifo})), testing::ElementsAre(106, 115));
 }
 
 // Bursts of 60 in slices of 10, a quantum of 25. a runs until its slice ends at 30; b's allocation
@@ -126,14 +120,14 @@ TEST(Simulate, RoundRobinTakesTurns) {
   }
   // Fits: 30 each, in turn.
   workload.device.memory_bytes = 12;
-  const Outcome fits = simulate(workload, with(Policy::kRoundRobin, 25));
+  const Outcome fits = simulate(workload, {.policy = Policy::kRoundRobin, .quantum_ns = 25});
   EXPECT_THAT(responses(fits), testing::ElementsAre(90, 120));
   EXPECT_EQ(fits.turns, 4);
   // 10 bytes: a 0-30; b's allocation, 40; a takes 2 back, 40 + 20, and a slice: 70-140; b the same
   // 140-210; every later turn is one such slice of 70 until a is done (2 more), and b then has
   // room.
   workload.device.memory_bytes = 10;
-  const Outcome turns = simulate(workload, with(Policy::kRoundRobin, 25));
+  const Outcome turns = simulate(workload, {.policy = Policy::kRoundRobin, .quantum_ns = 25});
   EXPECT_EQ(turns.jobs[0].response_ns, 420);
   EXPECT_EQ(turns.swapped_out_bytes, 2 * 6);
 }
@@ -148,10 +142,10 @@ TEST(Simulate, AnIdleHolderGivesTheDeviceBack) {
     job.host_ns = 100;
     job.writes = false;
   }
-  const Outcome outcome = simulate(workload, with(Policy::kRoundRobin, 1000));
+  const Outcome outcome = simulate(workload, {.policy = Policy::kRoundRobin, .quantum_ns = 1000});
   // a 0-10, idle, gives up at 15; b 15-25, then nobody waits until a's second burst at 110.
   EXPECT_THAT(responses(outcome), testing::ElementsAre(120, 135));
-  Options held = with(Policy::kRoundRobin, 1000);
+  Options held{.policy = Policy::kRoundRobin, .quantum_ns = 1000};
   held.rules.early_release = false;
   EXPECT_THAT(responses(simulate(workload, held)), testing::ElementsAre(120, 240));
 }
@@ -166,15 +160,15 @@ TEST(Simulate, TheBrokerTakesPointsOfTheCurves) {
     job.curve = {{.budget_bytes = 5, .burst_ns = 110, .moved_bytes = 2},
                  {.budget_bytes = 8, .burst_ns = 100, .moved_bytes = 0}};
   }
-  const Outcome outcome = simulate(workload, with(Policy::kBroker));
+  const Outcome outcome = simulate(workload, {.policy = Policy::kBroker});
   EXPECT_THAT(responses(outcome), testing::ElementsAre(1100, 1100));
   EXPECT_EQ(outcome.jobs[0].budget_bytes, 5);
   // 6 bytes at 20 ns take the slower direction 120 of 130: two such jobs want the link twice.
   for (Job& job : workload.jobs)
     job.curve[0] = {.budget_bytes = 5, .burst_ns = 130, .moved_bytes = 6};
-  const Outcome limited = simulate(workload, with(Policy::kBroker));
+  const Outcome limited = simulate(workload, {.policy = Policy::kBroker});
   EXPECT_THAT(responses(limited), testing::ElementsAre(1000, 2000));
-  Options twice = with(Policy::kBroker);
+  Options twice{.policy = Policy::kBroker};
   twice.rules.link_limit = false;
   EXPECT_THAT(responses(simulate(workload, twice)), testing::ElementsAre(1300, 1300));
 }
@@ -208,7 +202,7 @@ TEST(Simulate, EveryJobEndsInsideTheMemoryTheSameWayTwice) {
     const Workload workload = random_workload(random);
     ASSERT_TRUE(check_workload(workload).ok()) << check_workload(workload).error().message;
     for (const auto& [policy, name] : kPolicyNames.entries) {
-      const Options options = with(policy, random.between(1, 200));
+      const Options options{.policy = policy, .quantum_ns = random.between(1, 200)};
       const Outcome outcome = simulate(workload, options);
       const Outcome again = simulate(workload, options);
       EXPECT_EQ(responses(outcome), responses(again)) << name;
@@ -237,10 +231,10 @@ TEST(Simulate, WhereAllFitsNobodySwaps) {
   for (int round = 0; round < 100; ++round) {
     Workload workload = random_workload(random);
     workload.device.memory_bytes = 1'000;
-    const Outcome lru = simulate(workload, with(Policy::kLru));
+    const Outcome lru = simulate(workload, {.policy = Policy::kLru});
     EXPECT_EQ(lru.swapped_in_bytes + lru.swapped_out_bytes, 0);
     for (const Policy policy : {Policy::kMat, Policy::kFifo, Policy::kBroker})
-      EXPECT_EQ(responses(simulate(workload, with(policy))), responses(lru))
+      EXPECT_EQ(responses(simulate(workload, {.policy = policy})), responses(lru))
           << kPolicyNames.name(policy);
   }
 }
