@@ -3,7 +3,6 @@
 namespace outsize::literature {
 namespace {
 
-constexpr int64_t kFloat = 4;
 constexpr int64_t kClasses = 1000;
 
 Tensor image(Net& net, int64_t edge) { return net.input(kFloat * net.batch() * 3 * edge * edge); }

@@ -3,7 +3,6 @@
 namespace outsize::literature {
 namespace {
 
-constexpr int64_t kFloat = 4;
 constexpr int64_t kClasses = 1000;
 constexpr int kTimes = 32;  // fitted to Table 1
 

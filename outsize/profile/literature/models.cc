@@ -68,6 +68,12 @@ const std::vector<LiteratureModel>& literature_models() {
   return all;
 }
 
+std::vector<std::string> literature_names() {
+  std::vector<std::string> names;
+  for (const LiteratureModel& m : literature_models()) names.emplace_back(m.name);
+  return names;
+}
+
 int64_t distinct_sizes(const Graph& graph) {
   std::set<int64_t> sizes;
   for (const Storage& s : graph.storages) sizes.insert(s.bytes);
@@ -106,11 +112,10 @@ Profile roofline(const NetGraph& net, const Machine& machine) {
 
 Result<GraphFile> literature_graph(const std::string& name, int64_t batch, const Machine& machine) {
   const std::vector<LiteratureModel>& all = literature_models();
-  std::vector<std::string> names;
-  for (const LiteratureModel& m : all) names.emplace_back(m.name);
   auto model = std::find_if(all.begin(), all.end(),
                             [&](const LiteratureModel& m) { return name == m.name; });
   if (model == all.end()) {
+    const std::vector<std::string> names = literature_names();
     std::string nearest = nearest_match(name, names);
     return bad_input("no model '{}' to generate{}; there are {}", name,
                      nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest),

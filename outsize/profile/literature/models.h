@@ -34,6 +34,7 @@ struct LiteratureModel {
   int64_t batch = 0, ops = 0, sizes = 0, bytes = 0;
 };
 const std::vector<LiteratureModel>& literature_models();
+std::vector<std::string> literature_names();
 
 // Distinct sizes and sum of all storages.
 int64_t distinct_sizes(const Graph& graph);

@@ -3,11 +3,6 @@
 #include <utility>
 
 namespace outsize::literature {
-namespace {
-
-constexpr int64_t kFloat = 4;
-
-}  // namespace
 
 Tensor Net::add(int64_t bytes, Kind kind, Storage storage) {
   Tensor t = static_cast<Tensor>(tensors_.size());
@@ -69,17 +64,12 @@ void Net::weight_gradient(Tensor weight, std::vector<Tensor>& makes, std::vector
   makes.push_back(gradient);
 }
 
-Tensor Net::conv(Tensor x, const Conv& c) {
-  Tensor w = weight(kFloat * c.in / c.groups * c.out * c.kernel_h * c.kernel_w);
-  std::optional<Tensor> bias;
-  if (c.bias) bias = weight(kFloat * c.out);
-  Tensor y = map(c.out, c.edge);
-  double flops = 2.0 * static_cast<double>(bytes(y) / kFloat) *
-                 static_cast<double>(c.in / c.groups * c.kernel_h * c.kernel_w);
+void Net::weighted(const std::string& what, Tensor x, Tensor w, std::optional<Tensor> bias,
+                   Tensor y, double flops) {
   std::vector<Tensor> reads{x, w};
   if (bias) reads.push_back(*bias);
-  op("Convolution", reads, {y}, {}, flops);
-  tape_.push_back([this, x, w, bias, y, flops] {
+  op(what, reads, {y}, {}, flops);
+  tape_.push_back([this, what, x, w, bias, y, flops] {
     std::optional<Tensor> dy = take(y);
     if (!dy) return;
     std::vector<Tensor> makes, mutates;
@@ -89,8 +79,18 @@ Tensor Net::conv(Tensor x, const Conv& c) {
       makes.push_back(like(x));
       give(x, makes.back());
     }
-    op("_backward_Convolution", {*dy, x, w}, makes, mutates, flops * (is_input(x) ? 1 : 2));
+    op("_backward_" + what, {*dy, x, w}, makes, mutates, flops * (is_input(x) ? 1 : 2));
   });
+}
+
+Tensor Net::conv(Tensor x, const Conv& c) {
+  Tensor w = weight(kFloat * c.in / c.groups * c.out * c.kernel_h * c.kernel_w);
+  std::optional<Tensor> bias;
+  if (c.bias) bias = weight(kFloat * c.out);
+  Tensor y = map(c.out, c.edge);
+  double flops = 2.0 * static_cast<double>(bytes(y) / kFloat) *
+                 static_cast<double>(c.in / c.groups * c.kernel_h * c.kernel_w);
+  weighted("Convolution", x, w, bias, y, flops);
   return y;
 }
 
@@ -209,21 +209,7 @@ std::vector<Tensor> Net::split(Tensor x, int parts) {
 Tensor Net::dense(Tensor x, Tensor w, std::optional<Tensor> bias, int64_t out_bytes) {
   Tensor y = other(out_bytes);
   double flops = 2.0 * static_cast<double>(batch_) * static_cast<double>(bytes(w) / kFloat);
-  std::vector<Tensor> reads{x, w};
-  if (bias) reads.push_back(*bias);
-  op("FullyConnected", reads, {y}, {}, flops);
-  tape_.push_back([this, x, w, bias, y, flops] {
-    std::optional<Tensor> dy = take(y);
-    if (!dy) return;
-    std::vector<Tensor> makes, mutates;
-    weight_gradient(w, makes, mutates);
-    if (bias) weight_gradient(*bias, makes, mutates);
-    if (!is_input(x)) {
-      makes.push_back(like(x));
-      give(x, makes.back());
-    }
-    op("_backward_FullyConnected", {*dy, x, w}, makes, mutates, flops * (is_input(x) ? 1 : 2));
-  });
+  weighted("FullyConnected", x, w, bias, y, flops);
   return y;
 }
 

@@ -30,6 +30,7 @@ struct NetGraph {
 };
 
 using Tensor = int32_t;
+inline constexpr int64_t kFloat = 4;  // bytes
 
 // A convolution: channels in and out, kernel, edge of the output; `groups` as usual.
 struct Conv {
@@ -90,6 +91,10 @@ class Net {
   // The gradient of `t`, its contributions added up; none where nothing depends on it.
   std::optional<Tensor> take(Tensor t);
   bool is_input(Tensor t) const { return tensors_[static_cast<size_t>(t)].kind == Kind::kInput; }
+  // `y` of `x` by a weight and perhaps a bias; backward takes as many operations for each of the
+  // gradients of x and w.
+  void weighted(const std::string& what, Tensor x, Tensor w, std::optional<Tensor> bias, Tensor y,
+                double flops);
   // A gradient to be made or, the second time, added to.
   void weight_gradient(Tensor weight, std::vector<Tensor>& makes, std::vector<Tensor>& mutates);
 
