@@ -17,10 +17,11 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from .commands import BAD_USE, DONE, INFEASIBLE, Parser, version, write_json
+from .commands import DONE, INFEASIBLE, Parser, version, write_json
 from .instances import Row, ask, cell, command_path, data_folder
 from .sharing_fit import COLUMNS, FITTED_ON, Column, fit
 
@@ -127,61 +128,51 @@ def turns_rows(column: Column) -> Iterator[Row]:
     quanta = ",".join(str(quantum) for quantum in column.by_quantum)
     rows = policies(column.case, "--policy", "lru,round-robin", "--quantum", quanta)
     took = time.monotonic() - began
-    named = {f"round-robin {q}": (f"TQ {q}", p) for q, p in column.by_quantum.items()}
-    named["lru"] = ("scheduler off", column.scheduler_off)
-    for policy, (name, published) in named.items():
-        value = float(rows[policy]["makespan_s"])
-        within = 0.20 if name in ("TQ 10", "TQ 5") else 0.10
-        fitted = " (fitted)" if (column.case, name) in FITTED_ON else ""
-        yield row(
+
+    def beside(
+        title: str,
+        value: float,
+        peer: str,
+        published: float,
+        within: float,
+        bound: float | None = column.solo_s,
+    ) -> Row:
+        return row(
             "turns",
-            f"{column.case} {name}{fitted}",
+            f"{column.case} {title}",
             value,
-            "nvshare",
+            peer,
             published,
             NVSHARE,
             better="equal",
             wanted=published,
             ok=abs(value / published - 1) <= within,
             seconds=took,
-            bound=column.solo_s,
+            bound=bound,
         )
+
+    def mark(name: str) -> str:
+        return " (fitted)" if (column.case, name) in FITTED_ON else ""
+
+    named = {f"round-robin {q}": (f"TQ {q}", p) for q, p in column.by_quantum.items()}
+    named["lru"] = ("scheduler off", column.scheduler_off)
+    for policy, (name, published) in named.items():
+        value = float(rows[policy]["makespan_s"])
+        within = 0.20 if name in ("TQ 10", "TQ 5") else 0.10
+        yield beside(name + mark(name), value, "nvshare", published, within)
     if column.kubeshare is not None:
         value = float(rows["lru"]["makespan_s"])
-        fitted = " (fitted)" if (column.case, "KubeShare") in FITTED_ON else ""
-        yield row(
-            "turns",
-            f"{column.case} both at once{fitted}",
-            value,
-            "KubeShare",
-            column.kubeshare,
-            NVSHARE,
-            better="equal",
-            wanted=column.kubeshare,
-            ok=abs(value / column.kubeshare - 1) <= 0.10,
-            seconds=took,
-            bound=column.solo_s,
-        )
+        title = "both at once" + mark("KubeShare")
+        yield beside(title, value, "KubeShare", column.kubeshare, 0.10)
     solo = float(rows["lru"]["jobs"][0]["alone_s"])
-    yield row(
-        "turns",
-        f"{column.case} solo (given)",
-        solo,
-        "one job, no scheduler",
-        column.solo_s,
-        NVSHARE,
-        better="equal",
-        wanted=column.solo_s,
-        ok=abs(solo / column.solo_s - 1) <= 0.001,
-        seconds=took,
-    )
+    yield beside("solo (given)", solo, "one job, no scheduler", column.solo_s, 0.001, bound=None)
 
 
 def mean_slowdown(row: Fields) -> float:
     return statistics.fmean(float(job["slowdown"]) for job in row["jobs"])
 
 
-def broker_row(case: str) -> Row:
+def broker_rows(case: str) -> Iterator[Row]:
     """Mean slowdown beside the best of the policies that share the memory."""
     began = time.monotonic()
     rows = policies(case, "--policy", "broker,lru,mat,swap-aware")
@@ -190,7 +181,7 @@ def broker_row(case: str) -> Row:
     peer = mean_slowdown(rows[best])
     # Jobs are judged each by itself, so what they do to one another in the queue is not foreseen.
     wanted = peer * 1.02
-    return row(
+    yield row(
         "broker",
         f"{case}: mean slowdown (model)",
         value,
@@ -205,13 +196,13 @@ def broker_row(case: str) -> Row:
     )
 
 
-def broker_turns_row(column: Column) -> Row:
+def broker_turns_rows(column: Column) -> Iterator[Row]:
     """Makespan beside the best published row."""
     began = time.monotonic()
     value = float(policies(column.case, "--policy", "broker")["broker"]["makespan_s"])
     best = min([*column.by_quantum.values(), column.kubeshare or column.scheduler_off])
     wanted = 1.02 * best
-    return row(
+    yield row(
         "broker",
         f"{column.case}: makespan (model)",
         value,
@@ -305,13 +296,13 @@ def training_rows() -> Iterator[Row]:
 def all_rows() -> Iterator[tuple[str, Callable[[], Iterator[Row]]]]:
     """(what `--only` is held against, how to make the rows)."""
     for case in PUBLISHED_SAVED:
-        yield f"task sets {case}", lambda case=case: task_set_rows(case)  # type: ignore[misc]
+        yield f"task sets {case}", partial(task_set_rows, case)
     for column in COLUMNS:
-        yield f"turns {column.case}", lambda column=column: turns_rows(column)  # type: ignore[misc]
+        yield f"turns {column.case}", partial(turns_rows, column)
     for case in PUBLISHED_SAVED:
-        yield f"broker {case}", lambda case=case: iter([broker_row(case)])  # type: ignore[misc]
+        yield f"broker {case}", partial(broker_rows, case)
     for column in COLUMNS:
-        yield f"broker {column.case}", lambda c=column: iter([broker_turns_row(c)])  # type: ignore[misc]
+        yield f"broker {column.case}", partial(broker_turns_rows, column)
     if data_folder() is not None:
         yield "trainings", training_rows
 
@@ -333,7 +324,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--json", metavar="FILE", help="the rows; - is standard output")
     options = parser.parse_args(arguments)
     if not command_path().exists():
-        parser.exit(BAD_USE, f"{parser.prog}: error: nothing at {command_path()}\n")
+        parser.error(f"nothing at {command_path()}")
     output = sys.stderr if options.json == "-" else sys.stdout
     if options.fit:
         fitted = fit()
@@ -349,7 +340,7 @@ def main(arguments: list[str] | None = None) -> int:
             rows.append(made)
             print(line(made), file=output, flush=True)
     if not rows:
-        parser.exit(BAD_USE, f"{parser.prog}: error: no case has {options.only!r} in it\n")
+        parser.error(f"no case has {options.only!r} in it")
     met = sum(made.ok for made in rows)
     print(f"{met} of {len(rows)} as wanted", file=output)
     write_json(options.json, {"outsize": version(), "rows": [made.fields() for made in rows]})

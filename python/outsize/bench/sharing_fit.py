@@ -9,15 +9,14 @@ row (both jobs at once, nothing exchanged); the round's length, from the last ro
 
 from __future__ import annotations
 
+import copy
 import json
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from .instances import ask
-
-Fields = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ class Simulation:
         self._cases = {column.case: ask("share", "case", column.case) for column in COLUMNS}
 
     def makespan_s(self, column: Column, model: Model, *words: object) -> float:
-        jobs = json.loads(json.dumps(self._cases[column.case]))
+        jobs = copy.deepcopy(self._cases[column.case])
         del jobs["outsize"]
         device = jobs["device"]
         device["swap_in_bytes_per_s"] = device["swap_out_bytes_per_s"] = model.exchange_bytes_per_s
@@ -118,7 +117,7 @@ def fit() -> dict[str, int]:
     model = Model({column.case: column.by_quantum[1000] - column.solo_s for column in COLUMNS})
 
     def with_(**changed: Any) -> Model:
-        return Model(**{**model.__dict__, **changed})
+        return replace(model, **changed)
 
     def turns_error(rate: int) -> float:
         tried = with_(exchange_bytes_per_s=rate)

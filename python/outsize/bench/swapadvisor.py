@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .commands import BAD_USE, DONE, INFEASIBLE, Parser, version, write_json
+from .commands import DONE, INFEASIBLE, Parser, version, write_json
 from .instances import ask, command_path
 
 MACHINE = "v100-16gb-pcie3"
@@ -254,12 +254,12 @@ def main(arguments: list[str] | None = None) -> int:
     if not set(words) <= {"6", "7", "9", "10"}:
         parser.error(f"--figures {options.figures}: wanted some of 6,7,9,10")
     if not command_path().exists():
-        parser.exit(BAD_USE, f"{parser.prog}: error: no {command_path()}; run make build\n")
+        parser.error(f"no {command_path()}; run make build")
     limits = ["--seconds", str(options.seconds), "--threads", str(options.threads)]
     with tempfile.TemporaryDirectory() as folder:
         done = run(Bench(Path(folder), limits), {int(word) for word in words}, options.only)
     if not done:
-        parser.exit(BAD_USE, f"{parser.prog}: error: no case has {options.only!r} in its name\n")
+        parser.error(f"no case has {options.only!r} in its name")
     rows = [measured.row() for measured in done]
     write_json(options.json, {"outsize": version(), "rows": rows})
     return DONE if all(measured.ok for measured in done) else INFEASIBLE
