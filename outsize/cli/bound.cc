@@ -135,8 +135,7 @@ void add_bound(Command& parent) {
   Command command =
       parent.subcommand("bound", "Says what no plan can beat: in bytes, and in time at a budget.");
   options->of.declare(command);
-  command.option("--allow", "LIST", options->allow,
-                 "what plans may do: swap,recompute,reorder,split or none; all by default");
+  declare_allow(command, options->allow);
   command.option("--seconds", "S", options->seconds, "of each linear program; 60 by default");
   command.does([options] { return bound(*options); });
 }

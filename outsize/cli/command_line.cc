@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <exception>
 
-#include "outsize/base/names.h"
 #include "outsize/cli/command.h"
+#include "outsize/cli/inputs.h"
 
 namespace outsize::cli {
 namespace {
@@ -38,11 +38,6 @@ std::vector<std::string> subcommand_names(CLI::App& app) {
   return names;
 }
 
-std::string hint(std::string_view word, const std::vector<std::string>& known) {
-  const std::string nearest = nearest_match(word, known);
-  return nearest.empty() ? std::string() : fmt::format("; did you mean '{}'?", nearest);
-}
-
 // The first word that no command or option took, if there is one.
 std::optional<Error> unknown_word(CLI::App& root) {
   CLI::App* app = chosen_app(root);
@@ -55,12 +50,12 @@ std::optional<Error> unknown_word(CLI::App& root) {
   const std::string command = full_name(*app);
   if (option != left.end()) {
     const std::string name = option->substr(0, option->find('='));
-    return bad_input("{}: no option '{}'{}", command, name, hint(name, option_names(*app)));
+    return bad_input("{}: no option '{}'{}", command, name, suggestion(name, option_names(*app)));
   }
   const std::vector<std::string> commands = subcommand_names(*app);
   if (!commands.empty())
     return bad_input("{}no command '{}'{}; there are {}", app == &root ? "" : command + ": ",
-                     left.front(), hint(left.front(), commands), fmt::join(commands, ", "));
+                     left.front(), suggestion(left.front(), commands), fmt::join(commands, ", "));
   return bad_input("{}: '{}' is one word too many; see {} --help", command, left.front(), command);
 }
 

@@ -19,17 +19,11 @@ struct Options {
 
 // Those asked for; all where none are. An unknown one is an error before any has run.
 Result<std::vector<std::string>> read_planners(const std::string& text) {
-  const std::vector<std::string> known = planner_names();
-  if (text.empty()) return known;
+  if (text.empty()) return planner_names();
   Result<std::vector<std::string>> asked = split_list("--planners", text);
   if (!asked.ok()) return asked;
-  for (const std::string& name : *asked) {
-    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    const std::string nearest = nearest_match(name, known);
-    return bad_input("--planners: no planner is called '{}'{}; there are {}", name,
-                     nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest),
-                     fmt::join(known, ", "));
-  }
+  for (const std::string& name : *asked)
+    if (Status known = check_planner("--planners", name); !known.ok()) return known.error();
   return asked;
 }
 
@@ -47,14 +41,8 @@ Result<Answer> compare(const Options& options) {
   const std::atomic<bool>* interrupt = interrupted_flag();
   for (const std::string& planner : *planners) {
     if (interrupt->load()) break;
-    Request request;
-    request.planner = planner;
-    request.budgets = c.budgets;
-    request.allow = *allow;
-    request.search = &options.search;
-    request.interrupt = interrupt;
-    request.progress = true;
-    rows.push_back(plan_row(c, request));
+    rows.push_back(plan_row(
+        c, {.planner = planner, .budgets = c.budgets, .allow = *allow, .search = &options.search}));
     objects.push_back(fields_of(c.graph, rows.back()));
     if (const auto& error = rows.back().error) {
       if (error->kind != ErrorKind::kInfeasible && error->kind != ErrorKind::kBadInput)
@@ -88,8 +76,7 @@ void add_compare(Command& parent) {
   options->of.declare(command);
   command.option("--planners", "LIST", options->planners,
                  fmt::format("of {}; all by default", fmt::join(planner_names(), ",")));
-  command.option("--allow", "LIST", options->allow,
-                 "what plans may do: swap,recompute,reorder,split or none; all by default");
+  declare_allow(command, options->allow);
   options->search.declare(command);
   command.does([options] { return compare(*options); });
 }

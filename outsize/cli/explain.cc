@@ -132,12 +132,7 @@ Result<Answer> explain(const Options& options) {
     text += fmt::format("and {} in {} more\n", format_bytes(rest), holders.size() - shown);
 
   const std::atomic<bool>* interrupt = interrupted_flag();
-  Request request;
-  request.planner = "outsize";
-  request.budgets = c.budgets;
-  request.search = &options.search;
-  request.interrupt = interrupt;
-  request.progress = true;
+  const Request request{.planner = "outsize", .budgets = c.budgets, .search = &options.search};
   std::vector<Way> ways = {
       {"swap", {.swap = true, .recompute = false, .reorder = false, .split = false}, {}},
       {"recompute", {.swap = false, .recompute = true, .reorder = false, .split = false}, {}},

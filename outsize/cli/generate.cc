@@ -17,13 +17,6 @@ struct Options {
   std::optional<int64_t> batch;
 };
 
-std::string known_models() {
-  std::vector<std::string> names;
-  for (const literature::LiteratureModel& m : literature::literature_models())
-    names.emplace_back(m.name);
-  return fmt::format("{}", fmt::join(names, ", "));
-}
-
 Result<Answer> generate(const Options& options) {
   if (options.output.empty()) return bad_input("-o GRAPH is required: where the graph goes");
   if (!options.batch) return bad_input("--batch B is required: samples a step");
@@ -59,7 +52,8 @@ void add_generate(Command& parent) {
   auto options = std::make_shared<Options>();
   Command command =
       parent.subcommand("generate", "Makes a training graph of the literature's evaluations.");
-  command.argument("MODEL", options->model, known_models());
+  command.argument("MODEL", options->model,
+                   fmt::format("{}", fmt::join(literature::literature_names(), ", ")));
   command.option("--batch", "B", options->batch, "samples a step");
   command.option("--machine", "M", options->machine,
                  "whose times the ops get; v100-16gb-pcie3 by default");

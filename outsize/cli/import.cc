@@ -102,20 +102,15 @@ Result<Answer> import(const Options& options) {
     names.emplace_back(f.name);
     if (options.format == f.name) format = &f;
   }
-  if (format == nullptr) {
-    const std::string nearest = nearest_match(options.format, names);
+  if (format == nullptr)
     return bad_input("no format '{}' to import{}; there are {}", options.format,
-                     nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest),
-                     fmt::join(names, ", "));
-  }
+                     suggestion(options.format, names), fmt::join(names, ", "));
   if (options.output.empty()) return bad_input("-o GRAPH is required: where the graph goes");
   if (Status writable = check_output(options.output); !writable.ok()) return writable.error();
   const Result<std::string> text = read_file(options.file);
   if (!text.ok()) return text.error();
   const Result<GraphFile> file = format->import(*text);
-  if (!file.ok())
-    return bad_input("{}: {}", options.file == "-" ? "standard input" : options.file,
-                     file.error().message);
+  if (!file.ok()) return bad_input("{}: {}", shown_input(options.file), file.error().message);
   const int64_t compute = compute_ns(*file->profile);
   int64_t persistent = 0;
   for (const Storage& storage : file->graph.storages)

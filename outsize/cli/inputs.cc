@@ -26,7 +26,7 @@ static_assert(std::atomic<bool>::is_always_lock_free);
 void on_signal(int) { interrupted.store(true, std::memory_order_relaxed); }
 
 Error in_file(const std::string& path, const Error& error) {
-  return {error.kind, fmt::format("{}: {}", path == "-" ? "standard input" : path, error.message)};
+  return {error.kind, fmt::format("{}: {}", shown_input(path), error.message)};
 }
 
 // All that a step has, each storage at an aligned place: more than this no tier below can hold.
@@ -52,7 +52,7 @@ Result<GraphFile> load_profiled(const std::string& path) {
         "{}: the graph has no profile, so what its ops cost is not known; import a trace "
         "that has times (outsize import op-trace FILE -o GRAPH), or put a profile into the "
         "file (docs/formats/profile.md)",
-        path == "-" ? "standard input" : path);
+        shown_input(path));
   return file;
 }
 
@@ -100,18 +100,32 @@ Status write_output(const std::string& path, const std::string& text) {
   return write_file_atomically(path, text);
 }
 
+std::string shown_input(const std::string& path) { return path == "-" ? "standard input" : path; }
+
 // --- graph, machine and budgets
 // ---------------------------------------------------------------------
 
 void CaseOptions::declare(Command& command) {
-  command.input_file("GRAPH", graph, "a graph with its profile; - is standard input");
-  command.option("--machine", "NAME|FILE", machine, "a preset (outsize machine list) or a file");
+  declare_graph(command);
+  declare_machine(command);
   declare_budgets(command);
+}
+
+void CaseOptions::declare_graph(Command& command) {
+  command.input_file("GRAPH", graph, "a graph with its profile; - is standard input");
+}
+
+void CaseOptions::declare_machine(Command& command) {
+  command.option("--machine", "NAME|FILE", machine, "a preset (outsize machine list) or a file");
 }
 
 void CaseOptions::declare_budgets(Command& command) {
   command.option("--device", "BYTES", device,
                  "device memory: 6GiB, 6GB, 1048576, or 25% of the peak in program order");
+  declare_lower_tiers(command);
+}
+
+void CaseOptions::declare_lower_tiers(Command& command) {
   command.option("--host", "BYTES", host, "host memory to move to; else the machine's");
   command.option("--disk", "BYTES", disk, "disk to move to; else none");
 }
@@ -123,10 +137,31 @@ Result<int64_t> read_budget(const std::string& option, const std::string& text,
   return bytes;
 }
 
-Result<Case> load_graph_and_machine(const CaseOptions& options) {
+Status read_budgets(const CaseOptions& options, std::optional<int64_t> peak, Budgets& budgets) {
+  struct Given {
+    const char* option;
+    const std::string& text;
+    int64_t& into;
+  };
+  for (const Given& given :
+       {Given{"--device", options.device, budgets.device},
+        Given{"--host", options.host, budgets.host}, Given{"--disk", options.disk, budgets.disk}}) {
+    if (given.text.empty()) continue;
+    const Result<int64_t> bytes = read_budget(given.option, given.text, peak);
+    if (!bytes.ok()) return bytes.error();
+    given.into = *bytes;
+  }
+  return Done{};
+}
+
+Result<Machine> load_required_machine(const CaseOptions& options) {
   if (options.machine.empty())
     return bad_input("--machine is required: a preset (see outsize machine list) or a file");
-  Result<Machine> machine = load_machine(options.machine);
+  return load_machine(options.machine);
+}
+
+Result<Case> load_graph_and_machine(const CaseOptions& options) {
+  Result<Machine> machine = load_required_machine(options);
   if (!machine.ok()) return machine.error();
   Result<GraphFile> file = load_profiled(options.graph);
   if (!file.ok()) return file.error();
@@ -141,11 +176,8 @@ Result<Case> load_graph_and_machine(const CaseOptions& options) {
 
 Result<Case> load_case(const CaseOptions& options) {
   // A budget that can't be read is said before a large graph has been.
-  for (const auto& [option, text] : {std::pair{"--device", &options.device},
-                                     {"--host", &options.host},
-                                     {"--disk", &options.disk}})
-    if (!text->empty())
-      if (Result<int64_t> bytes = read_budget(option, *text, 0); !bytes.ok()) return bytes.error();
+  Budgets read;
+  if (Status sound = read_budgets(options, 0, read); !sound.ok()) return sound.error();
   Result<Case> loaded = load_graph_and_machine(options);
   if (!loaded.ok()) return loaded;
   Case& c = *loaded;
@@ -156,19 +188,7 @@ Result<Case> load_case(const CaseOptions& options) {
   if (options.device.empty() && c.budgets.device == 0)
     return bad_input("--device is required: machine {} doesn't say how much memory it has",
                      c.machine.name);
-  struct Given {
-    const char* option;
-    const std::string& text;
-    int64_t& into;
-  };
-  for (const Given& given : {Given{"--device", options.device, c.budgets.device},
-                             Given{"--host", options.host, c.budgets.host},
-                             Given{"--disk", options.disk, c.budgets.disk}}) {
-    if (given.text.empty()) continue;
-    const Result<int64_t> bytes = read_budget(given.option, given.text, c.peak);
-    if (!bytes.ok()) return bytes.error();
-    given.into = *bytes;
-  }
+  if (Status sound = read_budgets(options, c.peak, c.budgets); !sound.ok()) return sound.error();
   return loaded;
 }
 
@@ -209,6 +229,19 @@ Result<std::vector<std::string>> split_list(const std::string& option, const std
   return parts;
 }
 
+// --- words of options
+// ----------------------------------------------------------------------
+
+std::string suggestion(std::string_view word, const std::vector<std::string>& known) {
+  const std::string nearest = nearest_match(word, known);
+  return nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest);
+}
+
+void declare_allow(Command& command, std::string& into) {
+  command.option("--allow", "LIST", into,
+                 "what plans may do: swap,recompute,reorder,split or none; all by default");
+}
+
 Result<Freedoms> read_freedoms(const std::string& text) {
   Freedoms allow;
   if (text.empty()) return allow;
@@ -226,11 +259,9 @@ Result<Freedoms> read_freedoms(const std::string& text) {
     } else if (name == "split") {
       allow.split = true;
     } else {
-      const std::string nearest =
-          nearest_match(name, {"swap", "recompute", "reorder", "split", "none"});
       return bad_input(
           "--allow: no freedom '{}'{}; there are swap, recompute, reorder, split, and none", name,
-          nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest));
+          suggestion(name, {"swap", "recompute", "reorder", "split", "none"}));
     }
   }
   return allow;

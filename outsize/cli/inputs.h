@@ -7,9 +7,11 @@
 #pragma once
 
 #include <atomic>
+#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "outsize/base/deadline.h"
@@ -35,6 +37,8 @@ Result<Plan> load_plan(const std::string& path);
 Status check_output(const std::string& path);
 // To `path`, all of it or nothing.
 Status write_output(const std::string& path, const std::string& text);
+// How messages name an input file: "standard input" where it is "-".
+std::string shown_input(const std::string& path);
 
 // --- graph, machine and budgets
 // ---------------------------------------------------------------------
@@ -42,7 +46,11 @@ Status write_output(const std::string& path, const std::string& text);
 struct CaseOptions {
   std::string graph, machine, device, host, disk;
   void declare(Command& command);  // GRAPH, --machine, --device, --host, --disk
-  void declare_budgets(Command& command);
+  // Parts of it, where a command has its own form of another.
+  void declare_graph(Command& command);
+  void declare_machine(Command& command);
+  void declare_budgets(Command& command);      // --device, --host, --disk
+  void declare_lower_tiers(Command& command);  // --host, --disk
 };
 
 struct Case {
@@ -59,9 +67,13 @@ struct Case {
 Result<Case> load_case(const CaseOptions& options);
 // The graph and the machine alone; budgets stay 0.
 Result<Case> load_graph_and_machine(const CaseOptions& options);
+// The machine of --machine, which must be there.
+Result<Machine> load_required_machine(const CaseOptions& options);
 // "25%" is a share of `peak`; the error names `option`.
 Result<int64_t> read_budget(const std::string& option, const std::string& text,
                             std::optional<int64_t> peak);
+// Those that are given, into `budgets`.
+Status read_budgets(const CaseOptions& options, std::optional<int64_t> peak, Budgets& budgets);
 
 // --- a search's limits
 // ------------------------------------------------------------------------------
@@ -78,8 +90,24 @@ struct SearchOptions {
 };
 inline constexpr double kDefaultSeconds = 10;
 
+// --- words of options
+// ----------------------------------------------------------------------
+
+// "; did you mean 'swap'?" where one of `known` is near `word`; else nothing.
+std::string suggestion(std::string_view word, const std::vector<std::string>& known);
+// --allow of commands that plan.
+void declare_allow(Command& command, std::string& into);
 // "swap,recompute" or "none".
 Result<Freedoms> read_freedoms(const std::string& text);
+// All of `text` as a number; nothing where it is none, or more follows.
+template <typename T>
+std::optional<T> parse_number(std::string_view text) {
+  T value{};
+  const char* const end = text.data() + text.size();
+  const auto [last, failure] = std::from_chars(text.data(), end, value);
+  if (failure != std::errc() || last != end) return std::nullopt;
+  return value;
+}
 // "a,b,c" into its parts; an empty part is an error that names `option`.
 Result<std::vector<std::string>> split_list(const std::string& option, const std::string& text);
 

@@ -23,9 +23,7 @@ struct Options {
 Status check_method(const std::string& method) {
   const std::vector<std::string> known = pack_methods();
   if (method.empty() || std::find(known.begin(), known.end(), method) != known.end()) return Done{};
-  const std::string nearest = nearest_match(method, known);
-  return bad_input("--method: there is no '{}'{}; there are {}", method,
-                   nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest),
+  return bad_input("--method: there is no '{}'{}; there are {}", method, suggestion(method, known),
                    fmt::join(known, ", "));
 }
 
@@ -88,9 +86,7 @@ Result<Answer> run(const Options& options) {
   const Result<std::string> text = read_file(options.file);
   if (!text.ok()) return text.error();
   const Result<PackFile> file = pack_file_from(*text);
-  if (!file.ok())
-    return bad_input("{}: {}", options.file == "-" ? "standard input" : options.file,
-                     file.error().message);
+  if (!file.ok()) return bad_input("{}: {}", shown_input(options.file), file.error().message);
   PackOptions asked;
   if (!options.capacity.empty()) {
     const Result<int64_t> capacity =

@@ -50,17 +50,12 @@ Result<Answer> plan(const Options& options) {
   if (Status writable = check_output(options.output); !writable.ok()) return writable.error();
   // From here on Ctrl-C asks for the best plan so far, also while a large graph is still being
   // read.
-  const std::atomic<bool>* interrupt = interrupted_flag();
+  interrupted_flag();
   const Result<Case> loaded = load_case(options.of);
   if (!loaded.ok()) return loaded.error();
   const Case& c = *loaded;
-  Request request;
-  request.planner = options.planner;
-  request.budgets = c.budgets;
-  request.allow = *allow;
-  request.search = &options.search;
-  request.interrupt = interrupt;
-  request.progress = true;
+  Request request{
+      .planner = options.planner, .budgets = c.budgets, .allow = *allow, .search = &options.search};
   if (!options.border.empty()) {
     Result<std::vector<Home>> border = read_border(options.border, c.graph);
     if (!border.ok()) return border.error();

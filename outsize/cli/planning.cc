@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 
 #include "outsize/base/bytes.h"
@@ -18,11 +17,8 @@ std::optional<int64_t> least_budget_in(const std::string& message) {
   if (!message.ends_with(kEnd)) return std::nullopt;
   const size_t begin = message.rfind('(') + 1;
   if (begin == 0) return std::nullopt;
-  const char* const last = message.data() + message.size() - kEnd.size();
-  int64_t bytes = 0;
-  const auto [end, failure] = std::from_chars(message.data() + begin, last, bytes);
-  if (failure != std::errc() || end != last) return std::nullopt;
-  return bytes;
+  return parse_number<int64_t>(
+      std::string_view(message).substr(begin, message.size() - kEnd.size() - begin));
 }
 
 double ratio(int64_t a, int64_t b) {
@@ -33,13 +29,20 @@ double ratio(int64_t a, int64_t b) {
 
 bool stderr_is_terminal() { return ::isatty(STDERR_FILENO) == 1; }
 
+Status check_planner(const std::string& option, const std::string& name) {
+  const std::vector<std::string> known = planner_names();
+  if (std::find(known.begin(), known.end(), name) != known.end()) return Done{};
+  return bad_input("{}: no planner is called '{}'{}; there are {}", option, name,
+                   suggestion(name, known), fmt::join(known, ", "));
+}
+
 Row plan_row(const Case& c, const Request& request) {
   Row row;
   row.planner = request.planner;
   row.budgets = request.budgets;
   row.floor = floor_of(c.graph, c.workspaces);
   row.compute_ns = compute_ns(c.profile);
-  Deadline deadline = request.search->deadline(request.interrupt);
+  Deadline deadline = request.search->deadline(interrupted_flag());
   Problem problem;
   problem.graph = &c.graph;
   problem.profile = &c.profile;
@@ -50,7 +53,7 @@ Row plan_row(const Case& c, const Request& request) {
   problem.seed = request.search->seed_value();
   problem.threads = request.search->thread_count();
   problem.deadline = &deadline;
-  const bool progress = request.progress && stderr_is_terminal();
+  const bool progress = stderr_is_terminal();
   if (progress)
     problem.on_better = [&](double seconds, int64_t step_ns) {
       fmt::print(stderr, "\r\033[K{}: {:.1f} s, step {}", request.planner, seconds,

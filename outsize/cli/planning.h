@@ -1,9 +1,9 @@
 // What plan, compare, sweep and explain share: one planner run, and its row in both forms.
 //
-//   Row row = plan_row(c, {.planner = "outsize", .deadline = &deadline});
+//   Row row = plan_row(c, {.planner = "outsize", .budgets = c.budgets, .search = &options.search});
 //   row.planned->step_ns;  fields_of(c.graph, row);  if (!row.planned) row.error->message
 //
-// Pure but for the clock.
+// Pure but for the clock, Ctrl-C, and the line on a terminal that says how far a search is.
 #pragma once
 
 #include <optional>
@@ -21,11 +21,9 @@ namespace outsize::cli {
 struct Request {
   std::string planner;
   Budgets budgets;
-  std::vector<Home> border;
-  Freedoms allow;
-  const SearchOptions* search = nullptr;         // not null
-  const std::atomic<bool>* interrupt = nullptr;  // ends the search with the best so far
-  bool progress = false;                         // a line on standard error, redrawn
+  Freedoms allow = {};
+  const SearchOptions* search = nullptr;  // not null
+  std::vector<Home> border = {};
 };
 
 struct Row {
@@ -42,7 +40,11 @@ struct Row {
   bool interrupted = false;
 };
 
-// Other errors than "infeasible" (an unknown planner) are the row's as well.
+// Refuses a planner that is not there; the error names `option`.
+Status check_planner(const std::string& option, const std::string& name);
+
+// Ctrl-C ends the search with the best so far. Other errors than "infeasible" (an unknown planner)
+// are the row's as well.
 Row plan_row(const Case& c, const Request& request);
 
 // The fields of `plan`; where infeasible, null but for those that are known.

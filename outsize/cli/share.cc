@@ -1,6 +1,5 @@
 // outsize share simulate JOBS --policy P... [--quantum S...]; outsize share cases; outsize share
 // case NAME
-#include <charconv>
 #include <memory>
 
 #include "outsize/base/files.h"
@@ -19,7 +18,7 @@ using share::Policy;
 
 struct SimulateWords {
   std::string jobs;
-  std::string policies = "lru,mat,fifo,round-robin,swap-aware,broker";
+  std::string policies = fmt::format("{}", fmt::join(share::kPolicyNames.all(), ","));
   std::string quanta = "30";
 };
 
@@ -46,12 +45,10 @@ Result<std::vector<Policy>> read_policies(const std::string& text) {
   std::vector<Policy> policies;
   for (const std::string& name : *names) {
     const auto policy = share::kPolicyNames.find(name);
-    if (!policy) {
-      const std::string nearest = nearest_match(name, share::kPolicyNames.all());
+    if (!policy)
       return bad_input("--policy: no policy '{}'{}; there are {}", name,
-                       nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest),
+                       suggestion(name, share::kPolicyNames.all()),
                        fmt::join(share::kPolicyNames.all(), ", "));
-    }
     policies.push_back(*policy);
   }
   return policies;
@@ -62,12 +59,10 @@ Result<std::vector<int64_t>> read_quanta(const std::string& text) {
   if (!words.ok()) return words.error();
   std::vector<int64_t> quanta;
   for (const std::string& word : *words) {
-    double value = 0;
-    const char* const end = word.data() + word.size();
-    const auto [last, failure] = std::from_chars(word.data(), end, value);
-    if (failure != std::errc() || last != end || !(value >= 1e-6) || value > 1e6)
+    const std::optional<double> value = parse_number<double>(word);
+    if (!value || !(*value >= 1e-6) || *value > 1e6)
       return bad_input("--quantum: wanted seconds from 0.000001 to 1000000, had '{}'", word);
-    quanta.push_back(static_cast<int64_t>(value * 1e9));
+    quanta.push_back(static_cast<int64_t>(*value * 1e9));
   }
   return quanta;
 }
@@ -101,7 +96,7 @@ Result<Answer> simulate_jobs(const SimulateWords& words) {
     for (size_t q = 0; q < (turns ? quanta->size() : 1); ++q) {
       const int64_t quantum_ns = (*quanta)[q];
       const share::Outcome outcome =
-          share::simulate(*workload, {.policy = policy, .quantum_ns = quantum_ns, .rules = {}});
+          share::simulate(*workload, {.policy = policy, .quantum_ns = quantum_ns});
       std::vector<JsonObject> jobs;
       std::string name{share::kPolicyNames.name(policy)};
       std::string label = turns ? fmt::format("{} {} s", name, seconds(quantum_ns)) : name;
@@ -128,12 +123,9 @@ Result<Answer> simulate_jobs(const SimulateWords& words) {
 
 Result<Answer> write_case(const std::string& name, const std::string& output) {
   const auto workload = share::named_case(name);
-  if (!workload) {
-    const std::string nearest = nearest_match(name, share::case_names());
-    return bad_input("no case '{}'{}; there are {}", name,
-                     nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest),
+  if (!workload)
+    return bad_input("no case '{}'{}; there are {}", name, suggestion(name, share::case_names()),
                      fmt::join(share::case_names(), ", "));
-  }
   const std::string text = share::to_json(*workload);
   Answer answer;
   answer.fields.merge(JsonObject::of_text(text));

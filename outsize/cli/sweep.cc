@@ -1,6 +1,5 @@
 // outsize sweep GRAPH --machine M --device LO:HI:N [...]
 #include <algorithm>
-#include <charconv>
 #include <memory>
 
 #include "outsize/base/bytes.h"
@@ -35,9 +34,9 @@ Result<Range> read_range(const std::string& text) {
   Range range;
   range.low = text.substr(0, first);
   range.high = text.substr(first + 1, second - first - 1);
-  const char* const end = text.data() + text.size();
-  const auto [last, failure] = std::from_chars(text.data() + second + 1, end, range.count);
-  if (failure != std::errc() || last != end) return wrong();
+  const auto count = parse_number<int64_t>(std::string_view(text).substr(second + 1));
+  if (!count) return wrong();
+  range.count = *count;
   if (range.count < 1 || range.count > kMostPoints)
     return bad_input("--device: wanted 1 to {} budgets, had {}", kMostPoints, range.count);
   return range;
@@ -78,15 +77,12 @@ Result<Answer> sweep(const Options& options) {
   std::optional<Row> first_failure;
   for (const int64_t device : budgets_of(*low, c.budgets.device, range->count)) {
     if (interrupt->load()) break;
-    Request request;
-    request.planner = options.planner;
-    request.budgets = c.budgets;
-    request.budgets.device = device;
-    request.allow = *allow;
-    request.search = &options.search;
-    request.interrupt = interrupt;
-    request.progress = true;
-    Row row = plan_row(c, request);
+    Budgets budgets = c.budgets;
+    budgets.device = device;
+    Row row = plan_row(c, {.planner = options.planner,
+                           .budgets = budgets,
+                           .allow = *allow,
+                           .search = &options.search});
     if (row.error && row.error->kind != ErrorKind::kInfeasible) return *row.error;
     const int64_t bound_ns = row.bound_ns;
     if (!row.planned && !first_failure) first_failure = row;
@@ -135,16 +131,13 @@ void add_sweep(Command& parent) {
   auto options = std::make_shared<Options>();
   Command command =
       parent.subcommand("sweep", "Time against budget: a plan for each of N budgets.");
-  command.input_file("GRAPH", options->of.graph, "a graph with its profile; - is standard input");
-  command.option("--machine", "NAME|FILE", options->of.machine,
-                 "a preset (outsize machine list) or a file");
+  options->of.declare_graph(command);
+  options->of.declare_machine(command);
   command.option("--device", "LO:HI:N", options->range, "N budgets from LO to HI: 25%:100%:4");
-  command.option("--host", "BYTES", options->of.host, "host memory to move to; else the machine's");
-  command.option("--disk", "BYTES", options->of.disk, "disk to move to; else none");
+  options->of.declare_lower_tiers(command);
   command.option("--planner", "NAME", options->planner,
                  fmt::format("{}; outsize by default", fmt::join(planner_names(), ", ")));
-  command.option("--allow", "LIST", options->allow,
-                 "what plans may do: swap,recompute,reorder,split or none; all by default");
+  declare_allow(command, options->allow);
   options->search.declare(command);
   command.does([options] { return sweep(*options); });
 }

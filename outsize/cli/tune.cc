@@ -1,8 +1,6 @@
 // outsize tune GRAPH... --machine M --device B [--batches N,N...] [--curve FILE]
 #include <algorithm>
-#include <charconv>
 #include <memory>
-#include <numeric>
 
 #include "outsize/base/bytes.h"
 #include "outsize/base/files.h"
@@ -28,11 +26,10 @@ struct TunedBatch {
   int64_t batch = 0;
   ThroughputPoint model;
   std::optional<Row> row;  // none where only a curve is known
-  double samples_per_s() const {
-    return row && row->planned
-               ? static_cast<double>(batch) * 1e9 / static_cast<double>(row->planned->step_ns)
-               : 0;
+  double rate_of(int64_t step_ns) const {
+    return static_cast<double>(batch) * 1e9 / static_cast<double>(step_ns);
   }
+  double samples_per_s() const { return row && row->planned ? rate_of(row->planned->step_ns) : 0; }
 };
 
 Result<std::vector<int64_t>> read_batches(const std::string& text, size_t graphs) {
@@ -40,12 +37,10 @@ Result<std::vector<int64_t>> read_batches(const std::string& text, size_t graphs
   if (!words.ok()) return words.error();
   std::vector<int64_t> batches;
   for (const std::string& word : *words) {
-    int64_t batch = 0;
-    const char* const end = word.data() + word.size();
-    const auto [last, failure] = std::from_chars(word.data(), end, batch);
-    if (failure != std::errc() || last != end || batch < 1)
+    const std::optional<int64_t> batch = parse_number<int64_t>(word);
+    if (!batch || *batch < 1)
       return bad_input("--batches: wanted whole numbers of samples above 0, had '{}'", word);
-    batches.push_back(batch);
+    batches.push_back(*batch);
   }
   if (batches.size() != graphs)
     return bad_input("--batches: {} batches for {} graphs; give one for each, in their order",
@@ -85,30 +80,17 @@ Status check_options(const Options& options) {
     return bad_input(
         "--device {}: a share of the peak differs from batch to batch; give bytes, such as 16GB",
         options.of.device);
-  const std::vector<std::string> known = planner_names();
-  if (std::find(known.begin(), known.end(), options.planner) != known.end()) return Done{};
-  const std::string nearest = nearest_match(options.planner, known);
-  return bad_input("--planner: no planner is called '{}'{}; there are {}", options.planner,
-                   nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest),
-                   fmt::join(known, ", "));
+  return check_planner("--planner", options.planner);
 }
 
 // What a curve is tuned for: the machine and budgets alone.
 Result<Case> case_of_curve(const CaseOptions& of) {
-  if (of.machine.empty())
-    return bad_input("--machine is required: a preset (see outsize machine list) or a file");
-  const Result<Machine> machine = load_machine(of.machine);
+  const Result<Machine> machine = load_required_machine(of);
   if (!machine.ok()) return machine.error();
   Case c;
   c.machine = *machine;
   c.budgets = {machine->device_bytes, machine->host_bytes, 0};
-  for (const auto& [option, text, into] : {std::tuple{"--device", &of.device, &c.budgets.device},
-                                           std::tuple{"--host", &of.host, &c.budgets.host}}) {
-    if (text->empty()) continue;
-    const Result<int64_t> bytes = read_budget(option, *text, std::nullopt);
-    if (!bytes.ok()) return bytes.error();
-    *into = *bytes;
-  }
+  if (Status sound = read_budgets(of, std::nullopt, c.budgets); !sound.ok()) return sound.error();
   if (c.budgets.device <= 0)
     return bad_input("--device is required: machine {} doesn't say how much it has", machine->name);
   return c;
@@ -131,8 +113,7 @@ JsonObject fields_of_batch(const TunedBatch& tuned, const Graph& graph) {
   fields.set("samples_per_s",
              tuned.row->planned ? std::optional(tuned.samples_per_s()) : std::optional<double>());
   if (tuned.row->bound_ns > 0)
-    fields.set("bound_samples_per_s",
-               static_cast<double>(tuned.batch) * 1e9 / static_cast<double>(tuned.row->bound_ns));
+    fields.set("bound_samples_per_s", tuned.rate_of(tuned.row->bound_ns));
   return fields.merge(fields_of(graph, *tuned.row));
 }
 
@@ -151,10 +132,9 @@ std::string table_of_batches(const std::vector<TunedBatch>& batches) {
       continue;
     }
     const Planned& p = *t.row->planned;
-    const double bound = static_cast<double>(t.batch) * 1e9 / static_cast<double>(t.row->bound_ns);
-    table.row({std::to_string(t.batch), model, rate(t.samples_per_s()), rate(bound),
-               format_bytes(p.statistics.moved_out), format_bytes(p.statistics.moved_in),
-               format_ns(p.recompute_ns)});
+    table.row({std::to_string(t.batch), model, rate(t.samples_per_s()),
+               rate(t.rate_of(t.row->bound_ns)), format_bytes(p.statistics.moved_out),
+               format_bytes(p.statistics.moved_in), format_ns(p.recompute_ns)});
   }
   return table.text();
 }
@@ -197,6 +177,32 @@ Result<Loaded> load(const Options& options) {
   return loaded;
 }
 
+// Each batch planned, until Ctrl-C; those of a curve are only looked up in the model.
+Result<std::vector<TunedBatch>> tune_batches(const Options& options, const Freedoms& allow,
+                                             const Loaded& loaded, const ThroughputModel& model) {
+  std::vector<TunedBatch> batches;
+  for (size_t i = 0; i < loaded.shapes.size() && !interrupted_flag()->load(); ++i) {
+    const int64_t batch = loaded.shapes[i].batch;
+    TunedBatch& tuned = batches.emplace_back(TunedBatch{batch, model.at(batch), {}});
+    if (options.graphs.empty()) continue;
+    tuned.row = plan_row(loaded.cases[i], {.planner = options.planner,
+                                           .budgets = loaded.cases[i].budgets,
+                                           .allow = allow,
+                                           .search = &options.search});
+    if (tuned.row->error && tuned.row->error->kind != ErrorKind::kInfeasible)
+      return *tuned.row->error;
+  }
+  return batches;
+}
+
+// Of equal ones the first; null where none was planned.
+const TunedBatch* fastest(const std::vector<TunedBatch>& batches) {
+  const TunedBatch* best = nullptr;
+  for (const TunedBatch& t : batches)
+    if (t.samples_per_s() > (best ? best->samples_per_s() : 0)) best = &t;
+  return best;
+}
+
 Result<Answer> tune(const Options& options) {
   if (Status sound = check_options(options); !sound.ok()) return sound.error();
   const Result<Freedoms> allow = read_freedoms(options.allow);
@@ -208,31 +214,14 @@ Result<Answer> tune(const Options& options) {
       loaded->shapes, first.machine,
       {first.budgets.device, first.budgets.host, allow->swap, allow->recompute});
   if (!model.ok()) return model.error();
-
-  std::vector<TunedBatch> batches;
+  const Result<std::vector<TunedBatch>> batches = tune_batches(options, *allow, *loaded, *model);
+  if (!batches.ok()) return batches.error();
+  const TunedBatch* const best = fastest(*batches);
+  const bool interrupted = interrupted_flag()->load();
   std::vector<JsonObject> rows;
-  const std::atomic<bool>* interrupt = interrupted_flag();
-  const TunedBatch* best = nullptr;
-  for (size_t i = 0; i < loaded->shapes.size() && !interrupt->load(); ++i) {
-    TunedBatch tuned{loaded->shapes[i].batch, model->at(loaded->shapes[i].batch), {}};
-    if (!options.graphs.empty()) {
-      Request request;
-      request.planner = options.planner;
-      request.budgets = loaded->cases[i].budgets;
-      request.allow = *allow;
-      request.search = &options.search;
-      request.interrupt = interrupt;
-      request.progress = true;
-      tuned.row = plan_row(loaded->cases[i], request);
-      if (tuned.row->error && tuned.row->error->kind != ErrorKind::kInfeasible)
-        return *tuned.row->error;
-    }
-    batches.push_back(std::move(tuned));
-  }
-  for (size_t i = 0; i < batches.size(); ++i) {
-    rows.push_back(fields_of_batch(batches[i], loaded->cases[options.curve.empty() ? i : 0].graph));
-    if (batches[i].samples_per_s() > (best ? best->samples_per_s() : 0)) best = &batches[i];
-  }
+  for (size_t i = 0; i < batches->size(); ++i)
+    rows.push_back(
+        fields_of_batch((*batches)[i], loaded->cases[options.curve.empty() ? i : 0].graph));
 
   const ThroughputPoint peak = model->best();
   Answer answer;
@@ -250,7 +239,7 @@ Result<Answer> tune(const Options& options) {
   answer.fields.set("achieved_samples_per_s", if_best(achieved));
   answer.fields.set("achieved_of_peak", if_best(peak.feasible ? achieved / peak.samples_per_s : 0));
   answer.fields.set("rows", rows);
-  if (interrupt->load()) answer.fields.set("interrupted", true);
+  if (interrupted) answer.fields.set("interrupted", true);
 
   Facts facts;
   if (peak.feasible)
@@ -262,12 +251,12 @@ Result<Answer> tune(const Options& options) {
     facts.add("achieved", fmt::format("{} samples/s at a batch of {} by {}, {:.1f}% of the model's",
                                       rate(achieved), best->batch, options.planner,
                                       peak.feasible ? 100 * achieved / peak.samples_per_s : 0.0));
-  answer.text = facts.text() + table_of_batches(batches);
+  answer.text = facts.text() + table_of_batches(*batches);
   if (options.graphs.empty() ? !peak.feasible : best == nullptr) {
-    if (interrupt->load() && batches.size() < loaded->shapes.size())
+    if (interrupted && batches->size() < loaded->shapes.size())
       return Error{ErrorKind::kCancelled, "interrupted before a batch was planned"};
     int64_t least = peak.least_budget;
-    for (const TunedBatch& t : batches)
+    for (const TunedBatch& t : *batches)
       if (t.row && t.row->least_budget) least = std::min(least, *t.row->least_budget);
     answer.error =
         infeasible("no batch has a plan in {} on the device; the least that would do: {}",
@@ -284,8 +273,7 @@ void add_tune(Command& parent) {
   Command command = parent.subcommand(
       "tune", "The batch with the highest throughput, from graphs of one model at several.");
   command.input_files("GRAPH", options->graphs, "graphs with their profiles, one per batch");
-  command.option("--machine", "NAME|FILE", options->of.machine,
-                 "a preset (outsize machine list) or a file");
+  options->of.declare_machine(command);
   options->of.declare_budgets(command);
   command.option("--batches", "LIST", options->batches,
                  "samples per step, one per graph; else read off the graphs' inputs");
@@ -293,8 +281,7 @@ void add_tune(Command& parent) {
                  "in place of graphs: CSV of batch,forward_ns,backward_ns,peak_bytes,least_bytes");
   command.option("--planner", "NAME", options->planner,
                  fmt::format("{}; atp by default", fmt::join(planner_names(), ", ")));
-  command.option("--allow", "LIST", options->allow,
-                 "what plans may do: swap,recompute,reorder,split or none; all by default");
+  declare_allow(command, options->allow);
   options->search.declare(command);
   command.does([options] { return tune(*options); });
 }
