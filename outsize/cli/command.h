@@ -62,6 +62,8 @@ class Command {
   // `names`: "-o,--output"; `value`: how help names what follows.
   void option(const std::string& names, const std::string& value, std::string& into,
               const std::string& help);
+  void option(const std::string& names, const std::string& value, std::optional<std::string>& into,
+              const std::string& help);
   void option(const std::string& names, const std::string& value, std::optional<double>& into,
               const std::string& help);
   void option(const std::string& names, const std::string& value, std::optional<int64_t>& into,

@@ -204,6 +204,11 @@ void Command::option(const std::string& names, const std::string& value, std::st
 }
 
 void Command::option(const std::string& names, const std::string& value,
+                     std::optional<std::string>& into, const std::string& help) {
+  app_->add_option(names, into, help)->type_name(value);
+}
+
+void Command::option(const std::string& names, const std::string& value,
                      std::optional<double>& into, const std::string& help) {
   app_->add_option(names, into, help)->type_name(value);
 }

@@ -17,8 +17,10 @@ struct Options {
   CaseOptions of;  // but for the graph
   SearchOptions search;
   std::vector<std::string> graphs;
-  std::string planner = "atp";
+  std::optional<std::string> planner;
   std::string batches, curve, allow;
+
+  std::string planner_name() const { return planner.value_or("atp"); }
 };
 
 // A graph at one batch and what became of it.
@@ -80,7 +82,23 @@ Status check_options(const Options& options) {
     return bad_input(
         "--device {}: a share of the peak differs from batch to batch; give bytes, such as 16GB",
         options.of.device);
-  return check_planner("--planner", options.planner);
+  return check_planner("--planner", options.planner_name());
+}
+
+// With a curve nothing is planned: what a planner alone would obey is refused.
+Status check_curve_options(const Options& options, const Freedoms& allow) {
+  const SearchOptions& search = options.search;
+  for (const auto& [option, given] : {std::pair{"--planner", options.planner.has_value()},
+                                      {"--disk", !options.of.disk.empty()},
+                                      {"--seconds", search.seconds.has_value()},
+                                      {"--work", search.work.has_value()},
+                                      {"--seed", search.seed.has_value()},
+                                      {"--threads", search.threads.has_value()}})
+    if (given) return bad_input("{} goes with graphs; with --curve nothing is planned", option);
+  if (!options.allow.empty() && (allow.reorder || allow.split))
+    return bad_input("--allow {}: of a curve's steps the model knows swap and recompute alone",
+                     options.allow);
+  return Done{};
 }
 
 // What a curve is tuned for: the machine and budgets alone.
@@ -185,7 +203,7 @@ Result<std::vector<TunedBatch>> tune_batches(const Options& options, const Freed
     const int64_t batch = loaded.shapes[i].batch;
     TunedBatch& tuned = batches.emplace_back(TunedBatch{batch, model.at(batch), {}});
     if (options.graphs.empty()) continue;
-    tuned.row = plan_row(loaded.cases[i], {.planner = options.planner,
+    tuned.row = plan_row(loaded.cases[i], {.planner = options.planner_name(),
                                            .budgets = loaded.cases[i].budgets,
                                            .allow = allow,
                                            .search = &options.search});
@@ -207,6 +225,8 @@ Result<Answer> tune(const Options& options) {
   if (Status sound = check_options(options); !sound.ok()) return sound.error();
   const Result<Freedoms> allow = read_freedoms(options.allow);
   if (!allow.ok()) return allow.error();
+  if (!options.curve.empty())
+    if (Status sound = check_curve_options(options, *allow); !sound.ok()) return sound.error();
   const Result<Loaded> loaded = load(options);
   if (!loaded.ok()) return loaded.error();
   const Case& first = loaded->cases.front();
@@ -228,7 +248,7 @@ Result<Answer> tune(const Options& options) {
   const auto if_peak = [&](auto value) {
     return peak.feasible ? std::optional(value) : std::nullopt;
   };
-  answer.fields.set("planner", options.planner);
+  answer.fields.set("planner", options.planner_name());
   answer.fields.set("peak_samples_per_s", if_peak(peak.samples_per_s));
   answer.fields.set("peak_batch", if_peak(peak.batch));
   answer.fields.set("swap_bytes", if_peak(peak.swap_bytes));
@@ -249,7 +269,7 @@ Result<Answer> tune(const Options& options) {
                           format_bytes(peak.recompute_bytes)));
   if (best)
     facts.add("achieved", fmt::format("{} samples/s at a batch of {} by {}, {:.1f}% of the model's",
-                                      rate(achieved), best->batch, options.planner,
+                                      rate(achieved), best->batch, options.planner_name(),
                                       peak.feasible ? 100 * achieved / peak.samples_per_s : 0.0));
   answer.text = facts.text() + table_of_batches(*batches);
   if (options.graphs.empty() ? !peak.feasible : best == nullptr) {

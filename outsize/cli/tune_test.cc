@@ -76,9 +76,33 @@ TEST_F(Tune, FollowsACurve) {
                             "batch,forward_ns,backward_ns,peak_bytes,least_bytes\n1,100,200,20,10\n"
                             "3,120,240,40,10\n4,200,400,50,10\n")
           .ok());
-  const Printed printed = tune({"--curve", curve, "--device", "1000"});
+  const auto follow = [&](std::vector<std::string> more) {
+    std::vector<std::string> words{"tune",    "--machine", "unit",     "--json",
+                                   "--curve", curve,       "--device", "1000"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run_command_line(words);
+  };
+  const Printed printed = follow({});
   ASSERT_EQ(printed.code, 0) << printed.err;
   EXPECT_NE(printed.out.find("\"peak_batch\": 3"), std::string::npos) << printed.out;
+  for (const char* allow : {"swap", "recompute", "swap,recompute", "none"})
+    EXPECT_EQ(follow({"--allow", allow}).code, 0) << allow;
+  // What only a plan would obey.
+  for (const auto& [option, value] :
+       std::vector<std::pair<std::string, std::string>>{{"--planner", "atp"},
+                                                        {"--planner", ""},
+                                                        {"--disk", "1GiB"},
+                                                        {"--seconds", "1"},
+                                                        {"--work", "4"},
+                                                        {"--seed", "1"},
+                                                        {"--threads", "1"},
+                                                        {"--batches", "1,3,4"},
+                                                        {"--allow", "swap,reorder"},
+                                                        {"--allow", "split"}}) {
+    const Printed refused = follow({option, value});
+    EXPECT_EQ(refused.code, 2) << option << ' ' << value;
+    EXPECT_NE(refused.out.find(option), std::string::npos) << refused.out;
+  }
 }
 
 TEST_F(Tune, RefusesBadUse) {
