@@ -16,6 +16,9 @@ namespace outsize {
 // The largest size anything may have: sums of two still fit in 64 bits.
 inline constexpr int64_t kMaxBytes = int64_t{1} << 62;
 
+// The least multiple of `unit` that is not below `bytes`. Requires: bytes >= 0, unit > 0.
+constexpr int64_t round_up(int64_t bytes, int64_t unit) { return (bytes + unit - 1) / unit * unit; }
+
 // A number, with B, KB, MB, GB, TB (powers of 1000) or KiB, MiB, GiB, TiB (of 1024) in any case; a
 // fraction of a unit is rounded down to a whole byte.
 Result<int64_t> parse_bytes(std::string_view text);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <queue>
 
+#include "outsize/base/bytes.h"
+
 namespace outsize::planning {
 namespace {
 
@@ -31,8 +33,7 @@ Chooser::Chooser(const Problem& problem, const Prices& prices, const ChooseParam
 }
 
 int64_t Chooser::size_of(const PartInfo& part) const {
-  int64_t a = problem_->machine->alignment;
-  return (part.bytes() + a - 1) / a * a;
+  return round_up(part.bytes(), problem_->machine->alignment);
 }
 
 bool Chooser::home_on_host(const Instance& instance) {
@@ -83,7 +84,7 @@ std::vector<int64_t> Chooser::usage(const Program& program) const {
   for (size_t r = 0; r < n; ++r) {
     now += delta[r];
     int64_t w = problem_->profile->ops[program.step(program.order()[r]).op.index()].workspace_bytes;
-    out[r] = now + (w + a - 1) / a * a;
+    out[r] = now + round_up(w, a);
   }
   return out;
 }

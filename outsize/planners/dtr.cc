@@ -4,6 +4,7 @@
 #include <limits>
 #include <set>
 
+#include "outsize/base/bytes.h"
 #include "outsize/planners/dtr_costs.h"
 #include "outsize/planners/plan_once.h"
 
@@ -324,9 +325,8 @@ class Dtr {
     const std::vector<int32_t>& parts = c_.parts.of_op[run.op.index()];
     std::vector<int32_t> locked, fresh;
     if (!fetch(run, locked)) return false;
-    int64_t bytes = c_.problem->profile->ops[run.op.index()].workspace_bytes;
-    const int64_t a = c_.problem->machine->alignment;
-    bytes = (bytes + a - 1) / a * a;
+    int64_t bytes = round_up(c_.problem->profile->ops[run.op.index()].workspace_bytes,
+                             c_.problem->machine->alignment);
     std::vector<int32_t> operands = operands_of(run, locked, bytes);
     if (!make_room(bytes, run.op)) return false;
     for (size_t k = 0; k < parts.size(); ++k) {

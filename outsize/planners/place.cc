@@ -8,6 +8,7 @@
 #include <queue>
 #include <tuple>
 
+#include "outsize/base/bytes.h"
 #include "outsize/pack/pack.h"
 
 namespace outsize::planning {
@@ -21,10 +22,6 @@ constexpr std::array<const char*, 2> kThoroughMethods = {"size", "fast"};
 // Buffers under this share of the budget are small, and their region must stay under that one.
 constexpr int64_t kSmallShare = 20'000;
 constexpr int64_t kSmallRegionShare = 250;
-
-int64_t rounded(int64_t bytes, int64_t alignment) {
-  return (bytes + alignment - 1) / alignment * alignment;
-}
 
 // Homes without an address go into the lowest bytes that no settled one has, in order of
 // residencies.
@@ -45,11 +42,11 @@ void settle_homes(const Problem& problem, Sequence& sequence, Tier tier, int64_t
     if (plan.residencies[i].tier != tier || !stay.home || stay.address) continue;
     int64_t bytes = plan.residencies[i].part.bytes.size();
     while (next < taken.size() && taken[next].begin < at + bytes) {
-      at = std::max(at, rounded(taken[next].end, alignment));
+      at = std::max(at, round_up(taken[next].end, alignment));
       ++next;
     }
     stay.address = at;
-    at = rounded(at + bytes, alignment);
+    at = round_up(at + bytes, alignment);
   }
 }
 
@@ -106,7 +103,7 @@ Placement place(const Problem& problem, Sequence& sequence, Effort effort) {
     for (size_t i = 0; i < sequence.stays.size(); ++i) {
       if (plan.residencies[i].tier != tier) continue;
       const Stay& stay = sequence.stays[i];
-      const int64_t bytes = rounded(plan.residencies[i].part.bytes.size(), block);
+      const int64_t bytes = round_up(plan.residencies[i].part.bytes.size(), block);
       Buffer b;
       b.id = static_cast<int64_t>(i);
       b.life = stay.life;

@@ -6,12 +6,10 @@
 #include <queue>
 #include <tuple>
 
+#include "outsize/base/bytes.h"
+
 namespace outsize::planning::swapadvisor {
 namespace {
-
-int64_t rounded(int64_t bytes, int64_t alignment) {
-  return (bytes + alignment - 1) / alignment * alignment;
-}
 
 std::vector<Interval> taken_of(const Case& c, Tier tier) {
   std::vector<Interval> taken;
@@ -32,7 +30,7 @@ bool place_below(const Case& c, Sequence& sequence, Tier tier, int64_t& height) 
   int64_t fresh = 0;
   for (const Interval& range : taken_of(c, tier)) fresh = std::max(fresh, range.end);
   height = fresh;
-  fresh = rounded(fresh, alignment);
+  fresh = round_up(fresh, alignment);
   std::vector<size_t> order;
   for (size_t i = 0; i < sequence.stays.size(); ++i)
     if (sequence.plan.residencies[i].tier == tier) order.push_back(i);
@@ -52,7 +50,7 @@ bool place_below(const Case& c, Sequence& sequence, Tier tier, int64_t& height) 
     }
     for (; !busy.empty() && std::get<0>(busy.top()) <= stay.life.begin; busy.pop())
       free[std::get<1>(busy.top())].push_back(std::get<2>(busy.top()));
-    int64_t bytes = rounded(r.part.bytes.size(), alignment);
+    int64_t bytes = round_up(r.part.bytes.size(), alignment);
     std::vector<int64_t>& slots = free[bytes];
     if (slots.empty()) {
       slots.push_back(fresh);
@@ -105,7 +103,7 @@ Pool pool_of(const Case& c) {
     pool.limits.together.push_back(std::move(here));
     pool.scratch_bytes = std::max(
         pool.scratch_bytes,
-        rounded(c.problem->profile->ops[op].workspace_bytes, c.problem->machine->alignment));
+        round_up(c.problem->profile->ops[op].workspace_bytes, c.problem->machine->alignment));
   }
   pool.taken = taken_of(c, Tier::kDevice);
   int64_t settled = 0;
@@ -147,7 +145,7 @@ std::optional<Layout> lay_out(const Pool& pool, const Classes& classes, const Co
 
   auto put = [&](int64_t bytes) -> std::optional<int64_t> {
     for (Interval& gap : gaps) {
-      int64_t begin = rounded(gap.begin, pool.alignment);
+      int64_t begin = round_up(gap.begin, pool.alignment);
       if (begin + bytes > gap.end) continue;
       gap.begin = begin + bytes;
       layout.height = std::max(layout.height, gap.begin);
