@@ -50,6 +50,12 @@ bool dissolve(const Chooser& chooser, Program& program, Interval ranks) {
   return changed;
 }
 
+Program all_away(const Case& c, const Chooser& chooser) {
+  Program program = plain_program(c);
+  dissolve(chooser, program, {0, static_cast<int64_t>(program.size())});
+  return program;
+}
+
 std::optional<Solution> solve_dissolving(const Case& c, Chooser& chooser, Program program,
                                          Trouble& trouble) {
   const auto steps = static_cast<int64_t>(program.size());

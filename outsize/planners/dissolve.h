@@ -18,6 +18,9 @@ namespace outsize::planning {
 // where `chooser` may move it. Whether anything changed.
 bool dissolve(const Chooser& chooser, Program& program, Interval ranks);
 
+// The plain program with all away that may be.
+Program all_away(const Case& c, const Chooser& chooser);
+
 // The program's plan with its copies beside the ops, dissolved where its addresses don't fit; none,
 // and `trouble`, where that doesn't help.
 std::optional<Solution> solve_dissolving(const Case& c, Chooser& chooser, Program program,

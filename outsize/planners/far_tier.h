@@ -1,9 +1,10 @@
 // The far tier of a problem without a host: everything that leaves the device goes to the disk.
 //
-//   device ─ write → disk       a planner sees:   device ─ out → host      with the disk's rates
-//   and device ← read ── disk                         device ← in ── host      whole blocks
+//   device ─ write → disk        a planner sees:   device ─ out → host
+//   device ← read ── disk                          device ← in ── host
 //
-// So planners know one far tier, and what they decide is put back into the words of the disk.
+// with the disk's rates and whole blocks. So planners know one far tier, and what they decide is
+// put back into the words of the disk.
 #pragma once
 
 #include "outsize/planners/planner.h"

@@ -5,7 +5,7 @@
 //   recompute-everything   each activation that can be made again is dropped wherever the next op
 //                          doesn't touch it; what that leaves too large is swapped where it may be
 #include "outsize/planners/dissolve.h"
-#include "outsize/planners/search.h"
+#include "outsize/planners/realise.h"
 
 namespace outsize::planning {
 namespace {
@@ -22,19 +22,10 @@ ChooseParams everything_may_move(const Problem& problem) {
   return params;
 }
 
-Program all_away(const Case& c, const Chooser& chooser) {
-  Program program = plain_program(c);
-  dissolve(chooser, program, {0, static_cast<int64_t>(program.size())});
-  return program;
-}
-
 // Reruns are numbered after the runs, so only gaps of the step as given are dropped.
 Program all_dropped(const Case& c) {
   Program program = plain_program(c);
-  const auto run = [&](OpId op) -> std::optional<int64_t> {
-    return c.problem->profile->ops[op.index()].ns;
-  };
-  const auto hold = [](int32_t, int32_t, int64_t) -> int64_t { return 0; };
+  const Program::RunPrice run = run_times(c);
   const auto instances = static_cast<int32_t>(program.instances().size());
   for (int32_t i = 0; i < instances; ++i) {
     const PartInfo& part = program.part_of(i);
@@ -43,7 +34,8 @@ Program all_dropped(const Case& c) {
       const std::vector<Touch>& touches = program.instance(i).touches;
       if (k >= touches.size()) continue;
       if (program.rank(touches[k].step) - program.rank(touches[k - 1].step) < 2) continue;
-      const std::optional<Program::Draft> draft = program.draft_drop(i, k - 1, run, hold);
+      const std::optional<Program::Draft> draft =
+          program.draft_drop(i, k - 1, run, held_for_nothing);
       if (draft && draft->runs.size() <= kLongestRerun) program.drop(i, k - 1, *draft);
     }
   }
@@ -64,14 +56,10 @@ Status plan_forced(Search& search, const std::string& name, Make make) {
   const std::optional<Plan> plan = plan_of(search.step(), make, trouble);
   search.problem().deadline->spend(1);
   if (!plan)
-    return search.infeasible(name, trouble, [&](int64_t budget) {
-      Problem other = search.problem();
-      other.budgets.device = budget;
-      Case at = search.step();
-      at.problem = &other;
-      Trouble why;
-      return plan_of(at, make, why).has_value();
-    });
+    return search.infeasible(name, trouble, works_at(search.step(), [&](const Case& at) {
+                               Trouble why;
+                               return plan_of(at, make, why).has_value();
+                             }));
   search.offer(*plan);
   return Done{};
 }

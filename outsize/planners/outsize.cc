@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "outsize/planners/priced.h"
+#include "outsize/planners/realise.h"
 #include "outsize/planners/reorder.h"
 #include "outsize/planners/search.h"
 
@@ -72,14 +73,11 @@ std::vector<Approach> approaches_of(const Problem& problem) {
   return out;
 }
 
-bool works_at(const Case& c, int64_t device_budget) {
-  Problem other = *c.problem;
-  other.budgets.device = device_budget;
-  Case at = c;
-  at.problem = &other;
-  Random random(other.seed);
+bool has_plan(const Case& c) {
+  Random random(c.problem->seed);
   Trouble trouble;
-  return solve(at, prices_beside_ops(*other.machine), params_of(other), {}, random, trouble)
+  return solve(c, prices_beside_ops(*c.problem->machine), params_of(*c.problem), {}, random,
+               trouble)
       .has_value();
 }
 
@@ -224,9 +222,7 @@ Status plan_outsize(Search& search) {
   // Nothing here is slower than checkpointing by the square root.
   if (problem.allow.recompute && !problem.deadline->reached()) (void)plan_sqrt_n(search);
   if (!best && search.best()) return Done{};
-  if (!best)
-    return search.infeasible("outsize", trouble,
-                             [&](int64_t budget) { return works_at(search.step(), budget); });
+  if (!best) return search.infeasible("outsize", trouble, works_at(search.step(), has_plan));
   improve(search, *best, random);
   return Done{};
 }

@@ -59,8 +59,7 @@ Status check_problem(const Problem& problem) {
     if (home.tier == Tier::kDisk && problem.budgets.host > 0)
       return bad_input(
           "the border has the home of storage {} on disk, and there is a host of {} bytes: "
-          "planners "
-          "use one tier below the device; give no host, or homes on it",
+          "planners use one tier below the device; give no host, or homes on it",
           home.storage.value, problem.budgets.host);
     if (home.address < 0 || home.address + storage.bytes > problem.budgets.of(home.tier))
       return infeasible("the home of storage {} ({}) at {} [{}, {}) lies outside the budget of {}",

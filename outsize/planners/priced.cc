@@ -137,14 +137,13 @@ class Priced {
   // Gaps whose content can't be made again, in the linear program's words.
   Surcharges undroppable(const Program& program) const {
     Surcharges out;
-    const auto free = [](int32_t, int32_t, int64_t) { return int64_t{0}; };
     for (size_t i = 0; i < program.instances().size(); ++i) {
       const auto id = static_cast<int32_t>(i);
       const Instance& in = program.instance(id);
       for (size_t k = 0; k + 1 < in.touches.size(); ++k) {
         const int32_t from = program.rank(in.touches[k].step);
         if (program.rank(in.touches[k + 1].step) - from < 2) continue;
-        if (!program.draft_drop(id, k, run_price(), free))
+        if (!program.draft_drop(id, k, run_price(), held_for_nothing))
           out[{StorageId(static_cast<int64_t>(i)), from}] = -1;
       }
     }

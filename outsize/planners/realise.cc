@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "outsize/base/bytes.h"
+
 namespace outsize::planning {
 namespace {
 
@@ -80,8 +82,7 @@ std::optional<Shortfall> shortfall_of(const Program& program, const std::vector<
 }
 
 int64_t device_bytes_of(const Case& c, const PartInfo& part) {
-  int64_t a = c.problem->machine->alignment;
-  return (part.bytes() + a - 1) / a * a;
+  return round_up(part.bytes(), c.problem->machine->alignment);
 }
 
 int64_t copy_ns_of(const Link& link, int64_t bytes) {

@@ -2,13 +2,15 @@
 // and return) to a plan with addresses and waits, or what doesn't fit. A planner from the
 // literature is a pure "decide" on top of this.
 //
-//   Program program = plain_program(c);               op0 makes A, op1, op2, op3 reads A
-//   program.instance(a).touches[0].away = true;       swap A in the gap after op0
-//   std::vector<Move> moves = moves_of(program);      one per gap: here from 0 to 3
-//   moves[0].release = 2;                             A's bytes are free before op2 (rank 2) ...
-//   moves[0].out_after = 0, moves[0].out_by = 2;      copied out while op1 runs, which op2 waits
-//   for moves[0].arrive = 2, moves[0].in_after = 1;       ... and taken again before op2, the copy
-//   in moves[0].in_by = 3;                               beginning when op1 has ended
+//   op0 makes A, op1, op2, op3 reads A (ranks 0 to 3); A is to be away from op0 to op3:
+//
+//   Program program = plain_program(c);
+//   program.instance(a).touches[0].away = true;
+//   std::vector<Move> moves = moves_of(program);      // one per gap: here from 0 to 3
+//   moves[0].release = 2;                             // A's bytes are free before op2 ...
+//   moves[0].out_after = 0, moves[0].out_by = 2;      // copied out beside op1; op2 waits for it
+//   moves[0].arrive = 2, moves[0].in_after = 1;       // ... and taken again before op2: the copy
+//   moves[0].in_by = 3;                               // in begins after op1, and op3 waits for it
 //   std::optional<Plan> plan = realise(c, {program, moves}, trouble);
 //
 // Recomputation is in the program (Program::draft_drop, drop); make all drops first, then set

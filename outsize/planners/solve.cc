@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <numeric>
 
+#include "outsize/base/interval_set.h"
 #include "outsize/planners/dissolve.h"
+#include "outsize/planners/realise.h"
 
 namespace outsize::planning {
 namespace {
@@ -16,26 +18,18 @@ std::vector<Interval> crowded_ranks(const Sequence& sequence, int64_t budget) {
   std::vector<int64_t> runs(instructions.size() + 1, 0);  // before each instruction
   for (size_t i = 0; i < instructions.size(); ++i)
     runs[i + 1] = runs[i] + (instructions[i].kind != InstructionKind::kCopy);
-  std::vector<Interval> found;
+  IntervalSet crowded;
   for (size_t r = 0; r < sequence.stays.size(); ++r) {
     const Residency& residency = sequence.plan.residencies[r];
     if (residency.tier != Tier::kDevice || residency.range().end <= budget) continue;
     const Interval life = sequence.stays[r].life;
     const auto last = std::min<int64_t>(life.end, static_cast<int64_t>(instructions.size()));
     const int64_t first = runs[static_cast<size_t>(std::min(life.begin, last))];
-    found.push_back({first, std::max(first + 1, runs[static_cast<size_t>(last)])});
+    crowded.add({first, std::max(first + 1, runs[static_cast<size_t>(last)])});
   }
   for (size_t i = 0; i < instructions.size(); ++i)
-    if (instructions[i].workspace.end > budget) found.push_back({runs[i], runs[i] + 1});
-  std::sort(found.begin(), found.end());
-  std::vector<Interval> out;
-  for (const Interval& ranks : found) {
-    if (!out.empty() && ranks.begin <= out.back().end)
-      out.back().end = std::max(out.back().end, ranks.end);
-    else
-      out.push_back(ranks);
-  }
-  return out;
+    if (instructions[i].workspace.end > budget) crowded.add({runs[i], runs[i] + 1});
+  return crowded.parts();
 }
 
 }  // namespace
@@ -70,6 +64,14 @@ Program plain_program(const Case& c) {
   return program;
 }
 
+Program::RunPrice run_times(const Case& c) {
+  return [&profile = *c.problem->profile](OpId op) -> std::optional<int64_t> {
+    return profile.ops[op.index()].ns;
+  };
+}
+
+int64_t held_for_nothing(int32_t, int32_t, int64_t) { return 0; }
+
 std::optional<Plan> write_plan(const Case& c, const Chooser& chooser, const Program& program,
                                const Style& style, Effort effort, Trouble& trouble) {
   Sequence sequence = write_sequence(*c.problem, chooser, program, style.copies, style.slack);
@@ -94,15 +96,6 @@ std::optional<Plan> lower_placed(const Case& c, Sequence sequence, const Placeme
 }
 
 namespace {
-
-std::optional<Shortfall> shortfall_at(const Chooser& chooser, const Program& program,
-                                      int64_t capacity) {
-  const std::vector<int64_t> usage = chooser.usage(program);
-  const auto most = std::max_element(usage.begin(), usage.end());
-  if (most == usage.end() || *most <= capacity) return std::nullopt;
-  const auto rank = static_cast<size_t>(most - usage.begin());
-  return Shortfall{program.step(program.order()[rank]).op, *most, capacity};
-}
 
 // Chooses for lower and lower capacities while fragmentation makes the addresses overflow.
 std::optional<Solution> solve_by_capacity(const Case& c, const Prices& prices, ChooseParams params,
@@ -141,14 +134,13 @@ std::optional<Solution> solve_near_floor(const Case& c, const Prices& prices, Ch
                                          Random& random, Trouble& trouble) {
   params.stay_bytes = 0;
   Chooser chooser(*c.problem, prices, params);
-  const Program plain = plain_program(c);
-  Program chosen = plain;
+  Program chosen = plain_program(c);
   if (!chooser.fit(chosen, random))
     if (auto solution = solve_dissolving(c, chooser, std::move(chosen), trouble)) return solution;
   if (trouble.tier != Tier::kDevice) return std::nullopt;
-  Program away = plain;
-  dissolve(chooser, away, {0, static_cast<int64_t>(away.size())});
-  if (std::optional<Shortfall> shortfall = shortfall_at(chooser, away, params.capacity)) {
+  Program away = all_away(c, chooser);
+  if (std::optional<Shortfall> shortfall =
+          shortfall_of(away, chooser.usage(away), params.capacity)) {
     trouble = {shortfall, 0, Tier::kDevice, {}};
     return std::nullopt;
   }

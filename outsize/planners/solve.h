@@ -46,6 +46,11 @@ struct Trouble {
 // Nothing moved, nothing recomputed but what settled homes ask for.
 Program plain_program(const Case& c);
 
+// For Program::draft_drop: a run costs its op's time, whether its working set fits or not; holding
+// what it reads costs nothing.
+Program::RunPrice run_times(const Case& c);
+int64_t held_for_nothing(int32_t from, int32_t to, int64_t bytes);
+
 // How a program is written out.
 struct Style {
   CopyStyle copies = CopyStyle::kBesideOps;

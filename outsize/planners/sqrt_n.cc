@@ -16,10 +16,7 @@ namespace {
 // Drops, over the border from forward to backward pass, what was made inside a segment.
 Program checkpointed(const Case& c, size_t forward, size_t length) {
   Program program = plain_program(c);
-  auto run = [&](OpId op) -> std::optional<int64_t> {
-    return c.problem->profile->ops[op.index()].ns;
-  };
-  auto hold = [](int32_t, int32_t, int64_t) -> int64_t { return 0; };
+  const Program::RunPrice run = run_times(c);
   auto segment = [&](OpId op) { return op.index() / length; };
   std::vector<int32_t> wanted;
   for (size_t p = 0; p < c.parts.parts.size(); ++p) {
@@ -43,7 +40,7 @@ Program checkpointed(const Case& c, size_t forward, size_t length) {
       bool after = program.step(touches[k + 1].step).op.index() >= forward ||
                    program.step(touches[k + 1].step).rerun;
       if (!before || !after) continue;
-      if (std::optional<Program::Draft> draft = program.draft_drop(p, k, run, hold))
+      if (std::optional<Program::Draft> draft = program.draft_drop(p, k, run, held_for_nothing))
         program.drop(p, k, *draft);
       break;
     }
