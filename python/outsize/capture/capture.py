@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ from outsize.capture.conclude import OUTSIDE
 from outsize.capture.entries import Names
 from outsize.capture.result import Capture
 from outsize.capture.seal import Change
-from outsize.capture.session import Reassigned, Session, SymbolicSize, UnknownTensor
+from outsize.capture.session import Learned, Reassigned, Session, SymbolicSize, UnknownTensor
 from outsize.errors import CaptureError
 
 
@@ -47,44 +48,37 @@ def capture(
     writes what its schema does not mark (slow; how `tables.py` was checked). Raises CaptureError; then nothing has been changed.
     """
     names = Names(list(models), list(optimizers))
-    known_before: set[int] | None = None
-    plain_sizes = False
-    settings: frozenset[str] = frozenset()
-    while True:
-        session = Session(
-            function,
-            args,
-            kwargs or {},
-            names,
-            real,
-            symbols,
-            title,
-            check_writes,
-            plain_sizes,
-            settings,
+
+    def attempt(learned: Learned) -> Session:
+        return Session(
+            function, args, kwargs or {}, names, real, symbols, title, check_writes, learned
         )
-        session.known_before = known_before
+
+    learned = Learned()
+    while True:
         try:
-            return session.run()
+            return attempt(learned).run()
         except UnknownTensor:
             gc.collect()
-            known_before = survivors.storages_alive()
+            learned = replace(learned, known_before=survivors.storages_alive())
         except SymbolicSize:
-            plain_sizes = True
+            learned = replace(learned, plain_sizes=True)
         except Reassigned as found:
-            settings |= _settled(session, found.changes)
+            settled = _settled(attempt, learned, found.changes)
+            learned = replace(learned, settings=learned.settings | settled)
 
 
-def _settled(session: Session, changes: list[Change]) -> frozenset[str]:
+def _settled(
+    attempt: Callable[[Learned], Session], learned: Learned, changes: list[Change]
+) -> frozenset[str]:
     """The paths of the numbers that the step sets and does not count: from where it leaves them, another
     run of it changes nothing. Raises CaptureError for a counter.
     """
     try:
         for change in changes:
             change.repeat()
-        trial = session.again()
         try:
-            trial.run()
+            attempt(learned).run()
         except Reassigned as more:
             raise CaptureError(
                 f"the step changes Python state: {more.changes[0]}", way_out=OUTSIDE

@@ -13,6 +13,7 @@ import hashlib
 import itertools
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy
@@ -80,6 +81,19 @@ class Reassigned(BaseException):
         self.changes = changes
 
 
+@dataclass(frozen=True)
+class Learned:
+    """What earlier attempts at the same capture have found.
+
+    known_before: addresses of the storages that were alive before it. plain_sizes: integers that the batch
+    alone decides are plain numbers. settings: paths of numbers that the step sets and a trial found to settle.
+    """
+
+    known_before: set[int] | None = None
+    plain_sizes: bool = False
+    settings: frozenset[str] = frozenset()
+
+
 class Session:
     """One capture. The methods run once, in the order of `run`."""
 
@@ -93,11 +107,10 @@ class Session:
         symbols: frozenset[str],
         title: str,
         check_writes: bool,
-        plain_sizes: bool = False,
-        settings: frozenset[str] = frozenset(),
+        learned: Learned,
     ) -> None:
         self.function, self.args, self.kwargs = function, args, kwargs
-        self.settings = settings  # paths of numbers that a trial found to settle
+        self.learned = learned
         self.names, self.real, self.symbols, self.title = names, real, symbols, title
         self.flat = flatten(args, kwargs)
         self.signature = signature(args, kwargs, names)
@@ -116,14 +129,13 @@ class Session:
             self.shadow.number,
         )
         self.recorder.check_writes = check_writes
-        self.recorder.plain_integers = plain_sizes
+        self.recorder.plain_integers = learned.plain_sizes
         self.inputs: list[tuple[int, int, int]] = []  # storage, leaf, bytes before it
         self.scalar_inputs: list[ScalarInput] = []
         self.replays: list[Replay] = []
         self.stepped: list[torch.optim.Optimizer] = []
         self.lifted: dict[str, torch.Tensor] = {}
         self.seeded: tuple[str, Site] | None = None
-        self.known_before: set[int] | None = None
 
     # -- the order ------------------------------------------------------------------------------
     def run(self) -> Capture:
@@ -173,23 +185,6 @@ class Session:
                 self._restore()
             for generator, state in generators if not self.real else []:
                 generator[1](state)
-
-    def again(self) -> Session:
-        """A session for the same call, from the Python state there is now."""
-        again = Session(
-            self.function,
-            self.args,
-            self.kwargs,
-            self.names,
-            self.real,
-            self.symbols,
-            self.title,
-            self.recorder.check_writes,
-            self.recorder.plain_integers,
-            self.settings,
-        )
-        again.known_before = self.known_before
-        return again
 
     def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         try:
@@ -314,9 +309,9 @@ class Session:
             return self.storages.add_entry(tensor, "gradient", gradient, persistent=True)
         path = self.seal.tensors.get(id(tensor), "")
         if not path and not self.real and address not in self.seal.storages:
-            if self.known_before is None:
+            if self.learned.known_before is None:
                 raise UnknownTensor
-            if address not in self.known_before:
+            if address not in self.learned.known_before:
                 raise self._unseen("from data that PyTorch does not see", site)
         name = f"constant:{path or _constant_name(tensor)}"
         return self.storages.add_entry(tensor, "constant", name, persistent=True)
@@ -432,7 +427,7 @@ class Session:
             if "._per_optimizer_states" in path:
                 continue  # a GradScaler's stages: its update() ends where it began
             number = change.number and self.seal.guards(change.place)
-            if number and path not in self.settings:
+            if number and path not in self.learned.settings:
                 reassigned.append(change)
                 continue
             if not change.once and not number:
