@@ -18,12 +18,12 @@ import torch
 import outsize_core
 
 from .budgets import format_bytes, parse_bytes
-from .capture.result import Capture
 from .core import translated
-from .errors import BadInputError, InfeasibleError
+from .errors import InfeasibleError
 from .forecast import Forecast
+from .graph_words import module_of, op_words
 from .planning import Budgets, Planner
-from .step import Step
+from .step import Step, check_decorated
 
 SHARES = ("100%", "75%", "50%", "35%", "25%", "12.5%")
 SECONDS_PER_BUDGET = 2.0
@@ -104,24 +104,22 @@ def estimate(
     there: before the first step the optimizer's is made by it, and later steps may need more.
     Raises BadInputError for a step that isn't decorated and CaptureError for what can't be captured.
     """
-    if not isinstance(step, Step):
-        raise BadInputError(
-            f"estimate() takes a step decorated by outsize.step, had {type(step).__name__}: "
-            "estimate(outsize.step(model, optimizer, budget='100%')(function), batch)"
-        )
+    check_decorated(
+        step, "estimate(outsize.step(model, optimizer, budget='100%')(function), batch)"
+    )
     for budget in budgets:
         parse_bytes(budget, peak_bytes=1 << 60)
     captured, inputs = step.captured(*args, **kwargs)
     planner = step.planner(seconds=SECONDS_PER_BUDGET)
-    rows = tuple(_row(step, planner, captured, inputs, budget) for budget in budgets)
-    graph_text, profile_text = planner.profile(json.loads(json.dumps(captured.graph)), inputs)
-    return _described(json.loads(graph_text), graph_text, profile_text, rows)
+    profiled = planner.profile(captured.graph, inputs)
+    rows = tuple(_row(step, planner, profiled, inputs, budget) for budget in budgets)
+    return _described(*profiled, rows)
 
 
 def _row(
     step: Step,
     planner: Planner,
-    captured: Capture,
+    profiled: tuple[str, str],
     inputs: dict[int, torch.Tensor],
     budget: str | int,
 ) -> BudgetRow:
@@ -131,17 +129,15 @@ def _row(
         chosen.append(step.limits(parse_bytes(budget, peak_bytes), peak_bytes))
         return chosen[-1]
 
-    graph = json.loads(json.dumps(captured.graph))
     try:
-        forecast = planner.prepare(graph, inputs, limits, [], []).forecast
+        forecast = planner.plan(profiled, inputs, limits, [], []).forecast
     except InfeasibleError as error:
         return BudgetRow(chosen[-1].device, None, error.least_bytes)
     return BudgetRow(chosen[-1].device, forecast)
 
 
-def _described(
-    graph: dict[str, Any], graph_text: str, profile_text: str, rows: tuple[BudgetRow, ...]
-) -> Estimate:
+def _described(graph_text: str, profile_text: str, rows: tuple[BudgetRow, ...]) -> Estimate:
+    graph = json.loads(graph_text)
     with translated():
         live = outsize_core.liveness(graph_text, profile_text)
         floor = outsize_core.floor(graph_text, profile_text)
@@ -160,7 +156,7 @@ def _described(
     workspace = live["peak_bytes"] - sum(by_class.values())
     if workspace > 0:
         _add(by_class, "workspace", workspace)
-        _add(by_module, _module(graph["ops"][at]), workspace)
+        _add(by_module, module_of(graph["ops"][at]), workspace)
     return Estimate(
         unplanned_peak_bytes=live["peak_bytes"],
         peak_op=op_words(at, graph["ops"][at]),
@@ -186,17 +182,4 @@ def _owner(graph: dict[str, Any], storage: dict[str, Any], touched: list[int]) -
     kind, _, name = storage.get("name", "").partition(":")
     if kind in ("param", "grad", "buffer", "state") and name:
         return str(name.rpartition(":")[2].rpartition(".")[0])
-    return _module(graph["ops"][touched[0]])
-
-
-def _module(op: dict[str, Any]) -> str:
-    return str(op.get("site", {}).get("module", ""))
-
-
-def op_words(index: int, op: dict[str, Any]) -> str:
-    """An op for people: "op 12 aten.mm (wte, model.py:7)"."""
-    site = op.get("site", {})
-    where = [site["module"]] if site.get("module") else []
-    if site.get("file"):
-        where.append(f"{site['file']}:{site.get('line', 0)}")
-    return f"op {index} {op['name']}" + (f" ({', '.join(where)})" if where else "")
+    return module_of(graph["ops"][touched[0]])

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from .graph_words import module_of
+
 
 @dataclass(frozen=True)
 class Forecast:
@@ -120,7 +122,7 @@ def swapped_and_recomputed(
             swapped[role] = swapped.get(role, 0) + end - begin
         elif instruction["kind"] == "rerun":
             op = graph["ops"][instruction["op"]]
-            module = op.get("site", {}).get("module", "").rpartition(".")[2]
+            module = module_of(op).rpartition(".")[2]
             name = f"{op['name']} in {module}" if module else op["name"]
             recomputed[name] = recomputed.get(name, 0) + 1
     return swapped, recomputed

@@ -135,7 +135,23 @@ class Planner:
         Raises InfeasibleError with the floor and what sets it where no plan fits.
         """
         started = time.monotonic()
-        graph_text, profile_text = self.profile(graph, inputs)
+        return self.plan(self.profile(graph, inputs), inputs, budgets, border, reserved, started)
+
+    def plan(
+        self,
+        profiled: tuple[str, str],
+        inputs: Mapping[int, torch.Tensor],
+        budgets: Callable[[int], Budgets],
+        border: Border,
+        reserved: Reserved,
+        started: float | None = None,
+    ) -> Prepared:
+        """`prepare` for a graph that has been profiled: what `profile` returned.
+
+        started: when (time.monotonic()) what counts as planning began; now, if not given.
+        """
+        started = time.monotonic() if started is None else started
+        graph_text, profile_text = profiled
         with translated():
             unplanned = outsize_core.liveness(graph_text, profile_text)["peak_bytes"]
         limits = budgets(unplanned)

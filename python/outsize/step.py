@@ -153,6 +153,15 @@ def _check_objects(models: list[torch.nn.Module], optimizers: list[torch.optim.O
             )
 
 
+def check_decorated(step: Any, use: str) -> None:
+    """Raises BadInputError, with how to call it, if what needs a decorated step is given something else."""
+    if not isinstance(step, Step):
+        name = use.partition("(")[0]
+        raise BadInputError(
+            f"{name}() takes a step decorated by outsize.step, had {type(step).__name__}: {use}"
+        )
+
+
 # What is being captured or run now, and the steps that were dropped meanwhile.
 _working: list[None] = []
 _dropped_steps: list[Step] = []
@@ -282,11 +291,13 @@ class Step:
 
     def limits(self, device_bytes: int, peak_bytes: int) -> Budgets:
         """The budgets of a step that had the model to itself."""
-        disk = self._options["disk"]
+        return self._limits(device_bytes, None, peak_bytes)
+
+    def _limits(self, device_bytes: int, shared: Homes | None, peak_bytes: int) -> Budgets:
         return Budgets(
             device=device_bytes,
-            host=self._host_bytes(None, peak_bytes),
-            disk=0 if disk is None else available_disk_bytes(disk),
+            host=self._host_bytes(shared, peak_bytes),
+            disk=self._disk_bytes(shared),
             host_given=self._options["host"] is not None,
         )
 
@@ -385,7 +396,6 @@ class Step:
         )
 
     def _budgets(self, peak_bytes: int) -> Budgets:
-        host = self._options["host"]
         shared = self.shared_homes()
         device = parse_bytes(self._options["budget"], peak_bytes)
         if shared is not None:
@@ -403,12 +413,7 @@ class Step:
                     f"{_disk_words(self._options['disk'])}: steps of one model share one memory: "
                     "give both the same disk=, or close() the other first"
                 )
-        return Budgets(
-            device=device,
-            host=self._host_bytes(shared, peak_bytes),
-            disk=self._disk_bytes(shared),
-            host_given=host is not None,
-        )
+        return self._limits(device, shared, peak_bytes)
 
     def _disk_bytes(self, shared: Homes | None) -> int:
         if self._options["disk"] is None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,8 +23,8 @@ from torch.utils import _pytree
 
 from .capture.entries import Names
 from .errors import BadInputError
-from .estimate import op_words
-from .step import Step
+from .graph_words import op_words
+from .step import Step, check_decorated
 
 _Values = dict[str, Any]
 
@@ -80,11 +80,7 @@ def verify(step: Step, *args: Any, also: Iterable[Any] = (), **kwargs: Any) -> V
     state_dict and load_state_dict (schedulers, scalers). Needs memory for four copies of the state.
     Raises BadInputError for a step that isn't decorated, and what the step raises.
     """
-    if not isinstance(step, Step):
-        raise BadInputError(
-            f"verify() takes a step decorated by outsize.step, had {type(step).__name__}: "
-            "verify(outsize.step(model, optimizer, budget=...)(function), batch)"
-        )
+    check_decorated(step, "verify(outsize.step(model, optimizer, budget=...)(function), batch)")
     others = list(also)
     for thing in others:
         if not hasattr(thing, "state_dict") or not hasattr(thing, "load_state_dict"):
@@ -92,15 +88,15 @@ def verify(step: Step, *args: Any, also: Iterable[Any] = (), **kwargs: Any) -> V
                 f"verify(also=...) takes objects with state_dict and load_state_dict, had {type(thing).__name__}"
             )
     before = _State(step, others)
-    results: list[_Values] = []
-    try:
-        for call in (step.function, step.function, step):
-            given, named = copy.deepcopy((args, kwargs))
-            results.append(_values(step, call(*given, **named)))
+
+    def left_by(call: Callable[..., Any]) -> _Values:
+        given, named = copy.deepcopy((args, kwargs))
+        try:
+            return _values(step, call(*given, **named))
+        finally:
             before.restore()
-    finally:
-        before.restore()
-    one, two, planned = results
+
+    one, two, planned = left_by(step.function), left_by(step.function), left_by(step)
     writers = _last_writers(step)
     return Verification(
         compared=len(one),
