@@ -138,18 +138,51 @@ def test_dropped_steps_leave_nothing() -> None:
         assert (_descriptors(), _threads()) == before
 
 
+class Timed:
+    """A session that adds up the CPU time this thread spends in its steps."""
+
+    def __init__(self, session: Any) -> None:
+        self.session = session
+        self.inside = 0.0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.session, name)
+
+    def step(self, *args: Any) -> Any:
+        begun = time.thread_time()
+        try:
+            return self.session.step(*args)
+        finally:
+            self.inside += time.thread_time() - begun
+
+
+def _millisecond() -> float:
+    """CPU time of a loop that takes a millisecond where the overhead below is 0.4 of one."""
+    slots: dict[int, int] = {}
+    begun = time.thread_time()
+    for i in range(35_000):
+        slots[i & 63] = i
+    return time.thread_time() - begun
+
+
 def test_little_time_outside_the_core() -> None:
-    """A step of a tiny perceptron spends well under a millisecond outside the core; a noisy machine gets ten."""
+    """A step of a tiny perceptron spends less than a millisecond (0.4, measured) outside the core.
+
+    CPU time, and a millisecond by the machine's pace while the test runs: what else runs counts for nobody.
+    """
     run = mlp("adamw", depth=2)
     step = plan_of(run, budget="100%")
     for batch in run.batches[:3]:
         step(*batch)
-    outside = []
+    homes = step.shared_homes()
+    assert homes is not None
+    homes.session = timed = Timed(homes.session)  # type: ignore[assignment]
+    outside, millisecond = [], []
     for _ in range(30):
-        begun = time.perf_counter()
+        timed.inside = 0.0
+        begun = time.thread_time()
         step(*run.batches[0])
-        taken = time.perf_counter() - begun
-        assert step.last is not None
-        outside.append(taken - step.last.step_s)
-    assert sorted(outside)[0] < 1e-2, sorted(outside)
+        outside.append(time.thread_time() - begun - timed.inside)
+        millisecond.append(_millisecond())
+    assert sorted(outside)[3] < sorted(millisecond)[3], (sorted(outside), sorted(millisecond))
     assert torch.get_num_threads() == 1
