@@ -1,10 +1,9 @@
 #include "outsize/planners/superneurons.h"
 
 #include <algorithm>
-#include <map>
-#include <set>
 
 #include "outsize/planners/plan_once.h"
+#include "outsize/planners/tensor_cache.h"
 #include "outsize/planners/training.h"
 
 namespace outsize::planning {
@@ -112,113 +111,15 @@ void recompute_cheap_layers(const Case& c, Program& program, size_t forward, Rem
     drop_stash(c, program, cheap.part, static_cast<int32_t>(forward), speed(cheap.segment));
 }
 
-// A program's run with a least recently used cache in front of the host (3.3.2).
-class Cache {
- public:
-  struct Stay {
-    Gap gap;
-    int32_t release, arrive;
-  };
-
-  Cache(const Case& c, const Program& program, std::vector<int64_t> usage, int64_t capacity,
-        size_t forward, bool prefetch)
-      : c_(c),
-        program_(program),
-        usage_(std::move(usage)),
-        capacity_(capacity),
-        forward_(static_cast<int32_t>(forward)),
-        prefetch_(prefetch) {
-    for (const Gap& gap : activation_gaps(program)) gaps_[{gap.instance, gap.from}] = gap;
-    for (int32_t r = 0; r < static_cast<int32_t>(program.size()); ++r)
-      if (r >= forward_ && heavy(r)) heavy_ranks_.push_back(r);
+// Where what is needed up to the next heavy layer comes back: at heavy layers' backward ops.
+std::vector<int32_t> heavy_ranks(const Case& c, const Program& program, size_t forward) {
+  std::vector<int32_t> out;
+  for (size_t r = forward; r < program.size(); ++r) {
+    const Step& step = program.step(program.order()[r]);
+    if (!step.rerun && is_heavy(c.problem->graph->op(step.op)))
+      out.push_back(static_cast<int32_t>(r));
   }
-
-  std::optional<Shortfall> run() {
-    for (int32_t r = 0; r < static_cast<int32_t>(program_.size()); ++r) {
-      const std::vector<int32_t>& touched = step(r).operands;
-      for (int32_t i : touched) forget(i);
-      if (prefetch_ && r >= forward_ && heavy(r)) fetch_ahead(r);
-      auto due = pending_.equal_range(r);
-      pending_.erase(due.first, due.second);  // they arrive here, as planned
-      while (usage_[static_cast<size_t>(r)] > capacity_)
-        if (!evict(r)) return Shortfall{step(r).op, usage_[static_cast<size_t>(r)], capacity_};
-      for (int32_t i : touched) remember(i, r);
-    }
-    return std::nullopt;
-  }
-  const std::vector<Stay>& away() const { return away_; }
-
- private:
-  const Step& step(int32_t rank) const {
-    return program_.step(program_.order()[static_cast<size_t>(rank)]);
-  }
-  bool heavy(int32_t rank) const {
-    return !step(rank).rerun && is_heavy(c_.problem->graph->op(step(rank).op));
-  }
-  int64_t bytes_of(int32_t instance) const {
-    return device_bytes_of(c_, program_.part_of(instance));
-  }
-  void add(int32_t from, int32_t to, int64_t bytes) {
-    for (int32_t r = from; r < to; ++r) usage_[static_cast<size_t>(r)] += bytes;
-  }
-
-  void forget(int32_t instance) {
-    auto at = held_.find(instance);
-    if (at == held_.end()) return;
-    by_use_.erase({at->second.from, instance});
-    held_.erase(at);
-  }
-  void remember(int32_t instance, int32_t rank) {
-    auto gap = gaps_.find({instance, rank});
-    if (gap == gaps_.end() || held_.contains(instance)) return;
-    held_[instance] = gap->second;
-    by_use_.insert({rank, instance});
-  }
-  bool evict(int32_t rank) {
-    if (by_use_.empty()) return false;
-    int32_t instance = by_use_.begin()->second;
-    Gap gap = held_[instance];
-    forget(instance);
-    add(rank, gap.to, -bytes_of(instance));
-    pending_.emplace(gap.to, away_.size());
-    away_.push_back({gap, rank, gap.to});
-    return true;
-  }
-  // What is needed up to the next heavy layer comes back now where there is room.
-  void fetch_ahead(int32_t rank) {
-    auto next = std::upper_bound(heavy_ranks_.begin(), heavy_ranks_.end(), rank);
-    int32_t last = next == heavy_ranks_.end() ? static_cast<int32_t>(program_.size()) : *next;
-    for (auto at = pending_.upper_bound(rank); at != pending_.end() && at->first <= last;) {
-      Stay& stay = away_[at->second];
-      int64_t bytes = bytes_of(stay.gap.instance);
-      bool room = std::all_of(usage_.begin() + rank, usage_.begin() + stay.gap.to,
-                              [&](int64_t used) { return used + bytes <= capacity_; });
-      if (!room) {
-        ++at;
-        continue;
-      }
-      stay.arrive = rank;
-      add(rank, stay.gap.to, bytes);
-      at = pending_.erase(at);
-    }
-  }
-
-  const Case& c_;
-  const Program& program_;
-  std::vector<int64_t> usage_;
-  int64_t capacity_;
-  int32_t forward_;
-  bool prefetch_;
-  std::map<std::pair<int32_t, int32_t>, Gap> gaps_;  // by instance and rank of the touch before
-  std::vector<int32_t> heavy_ranks_;                 // of the backward pass
-  std::map<int32_t, Gap> held_;                      // per cached instance: the gap it is in
-  std::set<std::pair<int32_t, int32_t>> by_use_;     // last use, instance
-  std::multimap<int32_t, size_t> pending_;           // by when it is needed: indices into away_
-  std::vector<Stay> away_;
-};
-
-void mark_away(Program& program, const Gap& gap) {
-  program.instance(gap.instance).touches[static_cast<size_t>(gap.touch)].away = true;
+  return out;
 }
 
 }  // namespace
@@ -245,20 +146,14 @@ std::optional<Decision> decide_superneurons(const Case& c, int64_t capacity,
     return timed();
   }
   std::vector<int64_t> usage = usage_of(c, program, timed_moves(c, program, capacity));
-  Cache cache(c, program, std::move(usage), capacity, forward, rules.prefetch);
-  trouble.shortfall = cache.run();
+  const CacheRun cached =
+      run_cache(c, program, std::move(usage), capacity,
+                rules.prefetch ? heavy_ranks(c, program, forward) : std::vector<int32_t>{});
+  trouble.shortfall = cached.shortfall;
   if (trouble.shortfall) return std::nullopt;
-  for (const Cache::Stay& stay : cache.away()) mark_away(program, stay.gap);
+  for (const CacheStay& stay : cached.away) mark_away(program, stay.gap);
   std::vector<Move> moves = timed_moves(c, program, capacity);
-  for (const Cache::Stay& stay : cache.away()) {
-    Move* move = move_of(moves, stay.gap);
-    move->release = stay.release;
-    move->out_after = stay.release - 1;
-    move->out_by = stay.release;
-    move->arrive = stay.arrive;
-    move->in_after = stay.arrive - 1;
-    move->in_by = stay.gap.to;
-  }
+  time_stays(cached.away, moves);
   return Decision{std::move(program), std::move(moves)};
 }
 
