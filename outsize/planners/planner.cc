@@ -28,6 +28,7 @@ constexpr Entry kPlanners[] = {
     {"vdnn-all", planning::plan_vdnn_all},
     {"vdnn-conv", planning::plan_vdnn_conv},
     {"superneurons", planning::plan_superneurons},
+    {"capuchin", planning::plan_capuchin},
     {"odswap", planning::plan_odswap},
     {"swapadvisor", planning::plan_swapadvisor},
     {"swapadvisor-fixed-classes", planning::plan_swapadvisor_fixed_classes, true},

@@ -59,5 +59,6 @@ Status plan_dtr_eq_class(Search& search);
 Status plan_dtr_msps(Search& search);
 Status plan_dtr_lru(Search& search);
 Status plan_atp(Search& search);
+Status plan_capuchin(Search& search);
 
 }  // namespace outsize::planning
