@@ -29,6 +29,7 @@ constexpr Entry kPlanners[] = {
     {"vdnn-conv", planning::plan_vdnn_conv},
     {"superneurons", planning::plan_superneurons},
     {"capuchin", planning::plan_capuchin},
+    {"tflms", planning::plan_tflms},
     {"odswap", planning::plan_odswap},
     {"swapadvisor", planning::plan_swapadvisor},
     {"swapadvisor-fixed-classes", planning::plan_swapadvisor_fixed_classes, true},

@@ -60,5 +60,6 @@ Status plan_dtr_msps(Search& search);
 Status plan_dtr_lru(Search& search);
 Status plan_atp(Search& search);
 Status plan_capuchin(Search& search);
+Status plan_tflms(Search& search);
 
 }  // namespace outsize::planning
