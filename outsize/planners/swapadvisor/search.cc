@@ -1,10 +1,8 @@
 #include "outsize/planners/swapadvisor/search.h"
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
-#include <thread>
 
+#include "outsize/base/parallel.h"
 #include "outsize/graph/order.h"
 #include "outsize/planners/reorder.h"
 #include "outsize/planners/swapadvisor/orders.h"
@@ -261,22 +259,9 @@ class Evolution {
 
   std::vector<Judged> judge_chunk(const std::vector<Individual>& all, size_t begin, size_t end) {
     std::vector<Judged> out(end - begin);
-    std::atomic<size_t> next{begin};
-    std::vector<std::exception_ptr> failures(cases_.size());
-    auto work = [&](size_t worker) {
-      try {
-        for (size_t i = next++; i < end; i = next++)
-          out[i - begin] = judge(cases_[worker], pool_, all[i].genes, rules_.swaps);
-      } catch (...) {
-        failures[worker] = std::current_exception();
-      }
-    };
-    std::vector<std::thread> threads;
-    for (size_t w = 1; w < cases_.size(); ++w) threads.emplace_back(work, w);
-    work(0);
-    for (std::thread& thread : threads) thread.join();
-    for (const std::exception_ptr& failure : failures)
-      if (failure) std::rethrow_exception(failure);
+    for_each_index(cases_.size(), begin, end, [&](size_t worker, size_t i) {
+      out[i - begin] = judge(cases_[worker], pool_, all[i].genes, rules_.swaps);
+    });
     return out;
   }
 
