@@ -30,6 +30,7 @@ constexpr Entry kPlanners[] = {
     {"superneurons", planning::plan_superneurons},
     {"capuchin", planning::plan_capuchin},
     {"tflms", planning::plan_tflms},
+    {"home", planning::plan_home},
     {"odswap", planning::plan_odswap},
     {"swapadvisor", planning::plan_swapadvisor},
     {"swapadvisor-fixed-classes", planning::plan_swapadvisor_fixed_classes, true},

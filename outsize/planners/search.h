@@ -61,5 +61,6 @@ Status plan_dtr_lru(Search& search);
 Status plan_atp(Search& search);
 Status plan_capuchin(Search& search);
 Status plan_tflms(Search& search);
+Status plan_home(Search& search);
 
 }  // namespace outsize::planning
