@@ -31,6 +31,7 @@ constexpr Entry kPlanners[] = {
     {"capuchin", planning::plan_capuchin},
     {"tflms", planning::plan_tflms},
     {"home", planning::plan_home},
+    {"g10", planning::plan_g10},
     {"odswap", planning::plan_odswap},
     {"swapadvisor", planning::plan_swapadvisor},
     {"swapadvisor-fixed-classes", planning::plan_swapadvisor_fixed_classes, true},

@@ -62,5 +62,6 @@ Status plan_atp(Search& search);
 Status plan_capuchin(Search& search);
 Status plan_tflms(Search& search);
 Status plan_home(Search& search);
+Status plan_g10(Search& search);
 
 }  // namespace outsize::planning
