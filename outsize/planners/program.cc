@@ -144,8 +144,15 @@ bool Program::draft_make(int32_t part, int32_t version, int32_t at_rank, const R
     std::optional<int64_t> cost = run(writer);
     if (!cost) return false;
     bool again = std::find(draft.runs.begin(), draft.runs.end(), writer) != draft.runs.end();
-    if (again && version == 1) break;  // that run makes this part as well
-    if (again) return false;
+    if (again) {
+      // That run makes this part as well; not so if another one has changed it since.
+      const bool changed =
+          std::any_of(info.writers.begin() + 1, info.writers.end(), [&](OpId later) {
+            return std::find(draft.runs.begin(), draft.runs.end(), later) != draft.runs.end();
+          });
+      if (version == 1 && !changed) break;
+      return false;
+    }
     for (size_t k = 0; k < parts_->accesses[w].size(); ++k) {
       int32_t q = parts_->of_op[w][k];
       const PartUse& use = parts_->use_of_op[w][k];
@@ -248,8 +255,13 @@ std::vector<int32_t> Program::drop(int32_t instance_id, size_t k, const Draft& d
     for (size_t a = 0; a < parts_->accesses[w].size(); ++a) {
       int32_t q = parts_->of_op[w][a];
       const PartUse& use = parts_->use_of_op[w][a];
-      auto known =
-          std::find_if(born.begin(), born.end(), [&](const auto& b) { return b.first == q; });
+      // What was made on the way, if it holds the version that is read: another instance may be
+      // there with a later one.
+      auto known = std::find_if(born.begin(), born.end(), [&](const auto& b) {
+        const std::vector<Touch>& touches = instance(b.second).touches;
+        return b.first == q && (!use.reads || touches.empty() || touches.back().step == id ||
+                                touches.back().after == use.before);
+      });
       int32_t operand = -1;
       bool wanted = std::find(draft.made.begin(), draft.made.end(),
                               std::pair<int32_t, int32_t>{q, use.after}) != draft.made.end();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "outsize/graph/generate.h"
 #include "outsize/planners/case_testing.h"
 
 namespace outsize::planning {
@@ -144,6 +145,29 @@ TEST(Superneurons, DoesWithoutAHost) {
   Four t(45);
   t.problem.allow.swap = false;
   EXPECT_EQ(t.plan("superneurons").error().kind, ErrorKind::kInfeasible);
+}
+
+// Seeds among them where a recomputation makes an early version of a tensor on its way, and reads a
+// late one that another instance holds.
+TEST(Superneurons, PlansRandomSteps) {
+  int64_t copies = 0, reruns = 0, plans = 0;
+  for (const uint64_t seed : {2, 4, 6, 8, 20, 32, 64}) {
+    const Graph graph = random_graph(seed, 20 + static_cast<int>(seed % 50));
+    const Setting s(graph, random_costs(graph, seed));
+    for (const int64_t percent : {50, 80, 90, 95}) {
+      const Result<Planned> planned = s.plan("superneurons", s.peak() * percent / 100);
+      if (!planned.ok()) {
+        EXPECT_EQ(planned.error().kind, ErrorKind::kInfeasible) << planned.error().message;
+        continue;
+      }
+      ++plans;
+      copies += planned->statistics.copies;
+      reruns += planned->statistics.reruns;
+    }
+  }
+  EXPECT_GT(plans, 8);
+  EXPECT_GT(copies, 8);
+  EXPECT_GT(reruns, 8);
 }
 
 }  // namespace
