@@ -27,7 +27,7 @@ demo: build
 	OMP_WAIT_POLICY=passive $(PYTHON) -m outsize.bench.demo
 
 test: build
-	$(PYTHON) scripts/run_tests.py
+	$(PYTHON) scripts/run_tests.py $(RUN_TESTS_ARGS)
 
 test-long: build
 	$(PYTHON) scripts/run_tests.py --long --timeout 3600
