@@ -180,7 +180,9 @@ class Report(TypedDict):
     moved_write: int
     moved_read: int
     reruns: int
-    arena_highest: int  # one past the highest byte served to an op
+    swapped: dict[str, int]  # bytes copied, by their storage's role
+    rerun_ops: list[int]
+    arena_highest: int  # one past the highest byte served, copied, or in a home or input at entry
     requests: int
     live_peak: dict[str, int]  # by tier: most bytes live at once, as executed
     times: list[tuple[int, int]]  # per instruction, if the plan was loaded with record_times
@@ -238,8 +240,11 @@ class Session:
     def adopt(self, tensor: torch.Tensor, tier: Tier, address: int) -> None:
         """Copies the bytes of the tensor's storage there and points the storage there."""
 
+    def move(self, moves: list[tuple[torch.Tensor, Tier, int]]) -> None:
+        """`adopt` for several, any of whose targets may be the present place of another."""
+
     def repoint(self, tensor: torch.Tensor, tier: Tier, address: int) -> None:
-        """The same without copying."""
+        """As `adopt` without copying."""
 
     def release(self, tensor: torch.Tensor) -> None:
         """Back to ordinary memory."""

@@ -47,8 +47,7 @@ class StreamExecutor : public Executor {
         plan_(plan),
         device_(device),
         program_(std::move(program)),
-        options_(options),
-        statistics_(statistics_of(plan)) {
+        options_(options) {
     for (int s = 0; s < kStreams; ++s)
       delays_[static_cast<size_t>(s)] = Random(options.seed * kStreams + static_cast<uint64_t>(s));
   }
@@ -110,13 +109,8 @@ class StreamExecutor : public Executor {
     }
     if (!ended.ok()) return failed(InstructionId{}, ended.error(), "ending the step: ");
 
-    StepReport report;
+    StepReport report = counted();
     report.step_ns = step_ns;
-    report.moved_out = statistics_.moved_out;
-    report.moved_in = statistics_.moved_in;
-    report.moved_write = statistics_.moved_write;
-    report.moved_read = statistics_.moved_read;
-    report.reruns = statistics_.reruns;
     report.times = times_;
     return report;
   }
@@ -130,6 +124,7 @@ class StreamExecutor : public Executor {
   void begin() {
     counts_.reset();
     begun_ = {};
+    done_ = {};
     failure_.reset();
     {
       const std::lock_guard lock(error_mutex_);
@@ -173,6 +168,7 @@ class StreamExecutor : public Executor {
         ++begun_[static_cast<size_t>(stream)];
         if (Status ended = options_.clock_mode ? clocked(stream, step) : timed(step); !ended.ok())
           return ended;
+        count(step, done_[static_cast<size_t>(stream)]);
         counts_.advance(stream);
       }
       return Done{};
@@ -183,6 +179,36 @@ class StreamExecutor : public Executor {
       if (!error_) error_ = {at, done.error()};
     }
     counts_.stop();
+  }
+
+  void count(const ProgramStep& step, StepReport& done) {
+    if (step.kind == InstructionKind::kRerun) {
+      ++done.reruns;
+      done.rerun_ops.push_back(step.op);
+    }
+    if (step.kind != InstructionKind::kCopy) return;
+    const CopyCall& copy = step.copy;
+    (copy.to == Tier::kDisk       ? done.moved_write
+     : copy.from == Tier::kDisk   ? done.moved_read
+     : copy.from == Tier::kDevice ? done.moved_out
+                                  : done.moved_in) += copy.bytes;
+    const ResidencyId from = plan_.instruction(step.instruction).from;
+    done.swapped[graph_.storage(plan_.residency(from).part.storage).role] += copy.bytes;
+  }
+
+  // All streams' counts together.
+  StepReport counted() const {
+    StepReport all;
+    for (const StepReport& done : done_) {
+      all.moved_out += done.moved_out;
+      all.moved_in += done.moved_in;
+      all.moved_write += done.moved_write;
+      all.moved_read += done.moved_read;
+      all.reruns += done.reruns;
+      all.rerun_ops.insert(all.rerun_ops.end(), done.rerun_ops.begin(), done.rerun_ops.end());
+      for (const auto& [role, bytes] : done.swapped) all.swapped[role] += bytes;
+    }
+    return all;
   }
 
   Status timed(const ProgramStep& step) {
@@ -245,10 +271,10 @@ class StreamExecutor : public Executor {
   Device& device_;
   const Program program_;
   const ExecutorOptions options_;
-  const PlanStatistics statistics_;
 
   // Written by each stream's own thread at its own place; read when all are idle.
   std::array<int64_t, kStreams> begun_{};
+  std::array<StepReport, kStreams> done_{};
   std::vector<InstructionTimes> times_;
   std::array<Random, kStreams> delays_{Random(0), Random(0), Random(0), Random(0), Random(0)};
 

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -39,10 +40,13 @@ struct InstructionTimes {
   int64_t end_ns = 0;
 };
 
+// What a step did, counted as each copy and op ended, not from the plan.
 struct StepReport {
   int64_t step_ns = 0;
   int64_t moved_out = 0, moved_in = 0, moved_write = 0, moved_read = 0;
+  std::map<Role, int64_t> swapped;  // bytes copied, by their storage's role
   int64_t reruns = 0;
+  std::vector<OpId> rerun_ops;          // in the order they were run again
   std::vector<InstructionTimes> times;  // per instruction; empty if not recorded
 };
 

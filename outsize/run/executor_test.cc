@@ -111,6 +111,7 @@ TEST(Executor, CarriesOutAPlanByHand) {
   EXPECT_EQ(report->moved_out, 16);
   EXPECT_EQ(report->moved_in, 16);
   EXPECT_EQ(report->moved_write + report->moved_read + report->reruns, 0);
+  EXPECT_EQ(report->swapped, (std::map<Role, int64_t>{{Role::kActivation, 32}}));
   ASSERT_EQ(report->times.size(), 5u);
   for (size_t k = 1; k < 5; ++k) {  // every instruction of this plan waits for the one before
     EXPECT_LE(report->times[k - 1].end_ns, report->times[k].begin_ns);
@@ -153,6 +154,23 @@ TEST(Executor, RefusesWhatWouldBeUndefinedEvenUnchecked) {
             std::string::npos);
 }
 
+// The first error's step counts nothing in the next one.
+TEST(Executor, AFailedStepLeavesNothingInTheNextOnesCounts) {
+  const Case c = hand_case();
+  FakeDevice device(c.graph, c.plan);
+  auto executor = Executor::create(c.graph, profile_of(c), c.plan, device, 4, {});
+  ASSERT_TRUE(executor.ok());
+  device.set_entry(random_entry(c.graph, 1));
+  device.fault = FakeDevice::Fault::kError;
+  device.fault_at = InstructionId{3};  // the copy in; A has been copied out by then
+  ASSERT_FALSE((*executor)->step().ok());
+  device.fault = FakeDevice::Fault::kNone;
+  const Result<StepReport> report = (*executor)->step();
+  ASSERT_TRUE(report.ok());
+  EXPECT_EQ(report->moved_out, 16);
+  EXPECT_EQ(report->moved_in, 16);
+}
+
 TEST(Executor, RandomPlansGiveWhatProgramOrderGives) {
   int64_t reruns = 0, disk_bytes = 0;
   for (uint64_t seed = 1; seed <= kCases; ++seed) {
@@ -161,6 +179,8 @@ TEST(Executor, RandomPlansGiveWhatProgramOrderGives) {
     FakeDevice device(c.graph, c.plan);
     auto executor = Executor::create(c.graph, profile_of(c), c.plan, device, 1, {});
     ASSERT_TRUE(executor.ok()) << executor.error().message;
+    StepReport counted;
+    int64_t swapped = 0;
     for (uint64_t step = 0; step < 3; ++step) {
       const uint64_t generator = device.generator;
       const Contents entry = random_entry(c.graph, seed * 10 + step);
@@ -168,10 +188,26 @@ TEST(Executor, RandomPlansGiveWhatProgramOrderGives) {
       const Result<StepReport> report = (*executor)->step();
       ASSERT_TRUE(report.ok()) << report.error().message;
       expect_same_as_program_order(c, device, entry, generator);
-      EXPECT_EQ(report->reruns, statistics_of(c.plan).reruns);
-      disk_bytes += report->moved_read;
+      counted.moved_out += report->moved_out;
+      counted.moved_in += report->moved_in;
+      counted.moved_write += report->moved_write;
+      counted.moved_read += report->moved_read;
+      counted.rerun_ops.insert(counted.rerun_ops.end(), report->rerun_ops.begin(),
+                               report->rerun_ops.end());
+      EXPECT_EQ(report->reruns, static_cast<int64_t>(report->rerun_ops.size()));
+      for (const auto& [role, bytes] : report->swapped) swapped += bytes;
     }
+    // What the device itself has seen.
+    constexpr size_t kDevice = 0, kHost = 1, kDisk = 2;
+    EXPECT_EQ(counted.moved_out, device.moved[kDevice][kHost]);
+    EXPECT_EQ(counted.moved_in, device.moved[kHost][kDevice]);
+    EXPECT_EQ(counted.moved_write, device.moved[kDevice][kDisk] + device.moved[kHost][kDisk]);
+    EXPECT_EQ(counted.moved_read, device.moved[kDisk][kDevice] + device.moved[kDisk][kHost]);
+    EXPECT_EQ(counted.rerun_ops, device.rerun_ops);
+    EXPECT_EQ(swapped,
+              counted.moved_out + counted.moved_in + counted.moved_write + counted.moved_read);
     reruns += device.reruns;
+    disk_bytes += counted.moved_read;
     EXPECT_EQ(device.begins, 3);
     EXPECT_EQ(device.ends, 3);
   }

@@ -136,6 +136,7 @@ Result<CpuDevice::Bound> CpuDevice::bind(const Instruction& instruction, const P
 
 Status CpuDevice::begin_step() {
   generators_.clear();
+  highest_copied_ = 0;
   live_.begin_step();
   mark_worker_threads();
   return Done{};
@@ -188,10 +189,18 @@ Status CpuDevice::copy(const CopyCall& call) {
   return status;
 }
 
+void CpuDevice::note_highest(int64_t end) {
+  int64_t known = highest_copied_.load();
+  while (known < end && !highest_copied_.compare_exchange_weak(known, end)) {
+  }
+}
+
 Status CpuDevice::move(const CopyCall& call) {
   TierMemory* from = tiers_.of(call.from);
   TierMemory* to = tiers_.of(call.to);
   OUTSIZE_CHECK(from != nullptr && to != nullptr, "a copy between tiers that are not there");
+  if (call.from == Tier::kDevice) note_highest(call.from_address + call.bytes);
+  if (call.to == Tier::kDevice) note_highest(call.to_address + call.bytes);
   if (call.to == Tier::kDisk && from->base() != nullptr)
     return to->write(call.to_address, from->base() + call.from_address, call.bytes);
   if (call.from == Tier::kDisk && to->base() != nullptr)

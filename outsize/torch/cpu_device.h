@@ -11,6 +11,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -47,6 +48,8 @@ class CpuDevice : public Device {
 
   void set_scalars(ScalarTable scalars) { scalars_ = std::move(scalars); }
   const ScalarTable& scalars() const { return scalars_; }
+  // One past the highest device byte that a copy of this step wrote or read.
+  int64_t highest_copied() const { return highest_copied_.load(); }
   int64_t live_peak(Tier tier) const { return live_.peak(tier); }
   std::vector<std::pair<int64_t, int64_t>> live_levels() const { return live_.levels(); }
 
@@ -70,6 +73,7 @@ class CpuDevice : public Device {
   Result<Bound> bind(const Instruction& instruction, const Plan& plan);
   Status call_op(const RunCall& call, const OpCall& op, Bound& bound);
   Status move(const CopyCall& call);
+  void note_highest(int64_t end);
 
   const Graph* graph_;
   const Profile* profile_;
@@ -80,6 +84,7 @@ class CpuDevice : public Device {
   std::vector<std::vector<ScalarId>> items_;   // per op: scalars among its results
   std::vector<std::string> descriptions_;      // per op
   LiveBytes live_;
+  std::atomic<int64_t> highest_copied_ = 0;
   GeneratorStates generators_;
   ScalarTable scalars_;
 };

@@ -8,8 +8,11 @@
 //   (*homes)->home_of(p);                     // {host, 4096, bytes}
 //   (*homes)->release(p);                     // back to ordinary memory
 //
-// A tensor that was adopted keeps the memory alive, whatever becomes of the session. Thread-safe,
-// but for what PyTorch itself allows on one tensor.
+// A tensor that was adopted keeps the memory alive, whatever becomes of the session. NumPy arrays
+// and DLPack hold addresses, and a tensor alike of theirs: while somebody else holds the storage or
+// the tensor, the memory that it leaves is kept for as long as the tensor lies where it went, so
+// that such an address never dangles. What is read there is what was there when the tensor left.
+// Thread-safe, but for what PyTorch itself allows on one tensor.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -37,6 +40,13 @@ struct HomePlace {
   auto operator<=>(const HomePlace&) const = default;
 };
 
+// Where a tensor is to lie.
+struct HomeMove {
+  at::Tensor tensor;
+  Tier tier = Tier::kDevice;
+  int64_t address = 0;
+};
+
 class Homes : public std::enable_shared_from_this<Homes> {
  public:
   // `sizes.device` > 0; others may be 0. `disk_dir` is where the disk tier's file goes.
@@ -51,7 +61,9 @@ class Homes : public std::enable_shared_from_this<Homes> {
   // tensor's version is bumped. Every tensor on that storage follows. kBadInput where the place is
   // outside the tier or the storage has no CPU bytes.
   Status adopt(const at::Tensor& tensor, Tier tier, int64_t address);
-  // The same without copying: the place holds the content already.
+  // The same for several, any of whose targets may be the present place of another.
+  Status move(const std::vector<HomeMove>& moves);
+  // As `adopt` without copying: the place holds the content already.
   Status repoint(const at::Tensor& tensor, Tier tier, int64_t address);
   // Copies the bytes to ordinary memory and points the storage there; its content and version stay.
   // Nothing to do if it has no home here.
@@ -67,13 +79,18 @@ class Homes : public std::enable_shared_from_this<Homes> {
   Status write(Tier tier, int64_t address, const void* from, int64_t bytes) const;
 
  private:
-  // What a storage's data pointer holds while it lies here.
+  // What a storage's data pointer holds while it lies here, and after it has left.
   struct Stay;
+  struct Left;
   Homes() = default;
   static void end_stay(void* stay);
+  static void end_left(void* left);
+  static void end_adoption(Stay& stay);
+  c10::DataPtr kept_of(c10::DataPtr old) const;
   Result<std::byte*> pointer(Tier tier, int64_t address, int64_t bytes) const;
   c10::DataPtr data_at(const HomePlace& place, std::byte* pointer, bool adopted);
-  Status point(const at::Tensor& tensor, Tier tier, int64_t address, bool copy);
+  // Requires: `source` has the storage's bytes, or is the place itself.
+  Status point(const at::Tensor& tensor, Tier tier, int64_t address, const void* source);
 
   std::unique_ptr<TierMemory> device_, host_, disk_;
   mutable std::mutex mutex_;  // guards adopted_

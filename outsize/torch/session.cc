@@ -279,6 +279,18 @@ Status Session::copy_outputs(const Loaded& loaded, std::map<StorageId, at::Tenso
   return Done{};
 }
 
+int64_t Session::highest_at_entry(const Loaded& loaded) const {
+  int64_t highest = 0;
+  for (const HomePlace& place : homes_->adopted())
+    if (place.tier == Tier::kDevice) highest = std::max(highest, place.address + place.bytes);
+  for (const auto& [storage, residencies] : loaded.inputs)
+    for (const ResidencyId id : residencies) {
+      const Residency& r = loaded.plan.residency(id);
+      if (r.tier == Tier::kDevice) highest = std::max(highest, r.range().end);
+    }
+  return highest;
+}
+
 void Session::poison_free_bytes(const Loaded& loaded) const {
   TierMemory* memory = homes_->tiers().device;
   std::vector<Interval> kept;
@@ -367,6 +379,7 @@ Result<StepResult> Session::step(int64_t handle, const std::map<StorageId, at::T
   if (!kept.ok()) return kept.error();
   result.copy_in_ns = now_ns() - begun;
 
+  const int64_t at_entry = highest_at_entry(loaded);
   reset_planned_counters();
   loaded.device->set_scalars(std::move(*table));
   Result<StepReport> report = loaded.executor->step();
@@ -374,7 +387,8 @@ Result<StepResult> Session::step(int64_t handle, const std::map<StorageId, at::T
   result.report = std::move(*report);
   result.scalars = loaded.device->scalars();
   const AllocatorCounters counters = allocator_counters();
-  result.arena_highest = counters.planned_highest;
+  result.arena_highest =
+      std::max({counters.planned_highest, loaded.device->highest_copied(), at_entry});
   result.requests = counters.planned_requests;
   for (int t = 0; t < kTiers; ++t) result.live_peak[t] = loaded.device->live_peak(Tier{t});
 

@@ -46,8 +46,10 @@ struct StepResult {
   StepReport report;
   int64_t live_peak[kTiers] = {0, 0, 0};                 // LiveBytes, as the next
   std::vector<std::pair<int64_t, int64_t>> live_levels;  // only with executor.record_times
-  int64_t arena_highest = 0;  // one past the highest byte served to an op
-  int64_t requests = 0;       // served to ops out of the arena
+  // One past the highest byte of the arena that was served to an op, copied, or lay in a home or an
+  // input as the step began.
+  int64_t arena_highest = 0;
+  int64_t requests = 0;  // served to ops out of the arena
   int64_t copy_in_ns = 0, copy_out_ns = 0;
 };
 
@@ -100,6 +102,7 @@ class Session {
   // Before anything runs, so that a step that has run can always hand over what it made.
   Status allocate_outputs(const Loaded& loaded, std::map<StorageId, at::Tensor>& outputs) const;
   Status copy_outputs(const Loaded& loaded, std::map<StorageId, at::Tensor>& outputs) const;
+  int64_t highest_at_entry(const Loaded& loaded) const;
   void poison_free_bytes(const Loaded& loaded) const;
   Result<Kept> keep(const Loaded& loaded) const;
   Error fail(const Loaded& loaded, const Error& error, const Kept& kept);

@@ -60,6 +60,13 @@ py::dict report_of(const StepResult& result) {
   d["moved_write"] = result.report.moved_write;
   d["moved_read"] = result.report.moved_read;
   d["reruns"] = result.report.reruns;
+  py::dict swapped;
+  for (const auto& [role, bytes] : result.report.swapped)
+    swapped[std::string(kRoleNames.name(role)).c_str()] = bytes;
+  d["swapped"] = swapped;
+  py::list rerun_ops;
+  for (const OpId op : result.report.rerun_ops) rerun_ops.append(op.value);
+  d["rerun_ops"] = rerun_ops;
   d["arena_highest"] = result.arena_highest;
   d["requests"] = result.requests;
   py::dict peak;
@@ -131,6 +138,18 @@ void bind_session(py::module_& module) {
             ok_or_raise(s.homes().adopt(tensor_of(tensor, "adopt"), tier_of(tier), address));
           },
           py::arg("tensor"), py::arg("tier"), py::arg("address"))
+      .def(
+          "move",
+          [](Session& s, const py::list& moves) {
+            std::vector<HomeMove> wanted;
+            for (const py::handle item : moves) {
+              const auto [tensor, tier, address] =
+                  item.cast<std::tuple<py::object, std::string, int64_t>>();
+              wanted.push_back({tensor_of(tensor, "move"), tier_of(tier), address});
+            }
+            ok_or_raise(s.homes().move(wanted));
+          },
+          py::arg("moves"))
       .def(
           "repoint",
           [](Session& s, const py::object& tensor, const std::string& tier, int64_t address) {

@@ -15,7 +15,8 @@ class Forecast:
     Times in seconds, sizes in bytes. `moved` has the bytes a step copies: ``out`` and ``in`` between
     device and host, ``write`` and ``read`` to and from disk. `swapped` has bytes copied by role of
     the storage, `recomputed` counts reruns by op and the module it is in
-    (``"aten.mul.Tensor in resid_dropout"``). `timeline` is [(ns, bytes held on the device)].
+    (``"aten.mul.Tensor in resid_dropout"``). `runtime_bytes` is what kernel libraries were seen to keep
+    for themselves, beside PyTorch's allocator, when the ops were measured. `timeline` is [(ns, bytes held on the device)].
     """
 
     planner: str
@@ -30,6 +31,7 @@ class Forecast:
     moved: dict[str, int]
     swapped: dict[str, int]
     recomputed: dict[str, int]
+    runtime_bytes: int
     planning_s: float
     timeline: list[tuple[int, int]] = field(repr=False)
 
@@ -46,16 +48,28 @@ class Forecast:
 
 @dataclass(frozen=True)
 class StepRecord:
-    """What one planned step did, measured: by the allocator hook's and the executor's own counters."""
+    """What one planned step did, measured.
+
+    `peak_bytes` is one past the highest byte of the arena that the allocator's hook served, a copy
+    touched, or a home or input held. `moved`, `swapped` (bytes by the storage's role) and `recomputed`
+    (by op and module) are counted as each copy and rerun ends. `live_peak_bytes` is the most that was
+    wanted at once: when, as it ran; how much, by the plan's sizes.
+    """
 
     step_s: float
     peak_bytes: int
     live_peak_bytes: int
     moved: dict[str, int]
-    recomputed_ops: int
+    swapped: dict[str, int]
+    recomputed: dict[str, int]
     forecast: Forecast
     times: list[tuple[int, int]] = field(repr=False)
     _plan: dict[str, Any] = field(repr=False)
+
+    @property
+    def recomputed_ops(self) -> int:
+        """How many ops ran a second time."""
+        return sum(self.recomputed.values())
 
     @property
     def timeline(self) -> list[tuple[int, int]]:
@@ -121,8 +135,15 @@ def swapped_and_recomputed(
             begin, end = instruction["bytes"]
             swapped[role] = swapped.get(role, 0) + end - begin
         elif instruction["kind"] == "rerun":
-            op = graph["ops"][instruction["op"]]
-            module = module_of(op).rpartition(".")[2]
-            name = f"{op['name']} in {module}" if module else op["name"]
+            name = op_in_module(graph["ops"][instruction["op"]])
             recomputed[name] = recomputed.get(name, 0) + 1
     return swapped, recomputed
+
+
+def op_in_module(op: dict[str, Any]) -> str:
+    """
+    >>> op_in_module({"name": "aten.mul.Tensor", "site": {"module": "h.0.drop"}})
+    'aten.mul.Tensor in drop'
+    """
+    module = module_of(op).rpartition(".")[2]
+    return f"{op['name']} in {module}" if module else str(op["name"])

@@ -114,12 +114,9 @@ class Homes:
                 if place not in own and used.touch(place):
                     self._evict(place)
         with translated():
-            # One's target may be another's present place: those step aside first.
-            for tensor, _, _ in movers:
-                self.session.release(tensor)
-            for tensor, tier, address in movers:
-                self.session.adopt(tensor, tier, address)
-                self._note(tensor, tier, address)
+            self.session.move(movers)
+        for tensor, tier, address in movers:
+            self._note(tensor, tier, address)
         return len(movers)
 
     def at(self, place: Place) -> torch.Tensor:

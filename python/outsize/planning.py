@@ -188,6 +188,7 @@ class Planner:
             moved=moved_bytes(result),
             swapped=swapped,
             recomputed=recomputed,
+            runtime_bytes=int(json.loads(profile_text)["runtime_bytes"]),
             planning_s=time.monotonic() - started,
             timeline=[(at, held) for at, held in simulated["tiers"]["device"]["timeline"]],
         )

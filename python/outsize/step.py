@@ -268,6 +268,10 @@ class Step:
         """Every persistent tensor there is now, by the name that graphs give its storage."""
         return tensors_by_name(Names(self.models, self.optimizers))
 
+    def say(self, line: str) -> None:
+        """A line to the step's log."""
+        self._log(line)
+
     def planner(self, seconds: float | None) -> Planner:
         """A planner with this step's options that searches for `seconds`."""
         options = self._options

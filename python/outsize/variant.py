@@ -7,18 +7,20 @@ plan's choice, `p.data = t`, a loaded checkpoint) brings it to its own home firs
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch.utils import _pytree as pytree
 
+from .budgets import format_bytes
 from .call import Call
 from .capture.entries import Names
 from .capture.result import Capture, NewState
 from .core import translated
 from .errors import InfeasibleError, StepError
-from .forecast import Forecast, StepRecord, moved_bytes
+from .forecast import Forecast, StepRecord, moved_bytes, op_in_module
 from .homes import Homes, Place, Ranges, Tier, typed
 from .planning import Border, Budgets, Planner, Prepared, Reserved
 
@@ -45,6 +47,7 @@ class Variant:
         self._storages: list[dict[str, Any]] = graph["storages"]
         self._plan: dict[str, Any] = json.loads(prepared.plan)
         self._used = Ranges(self._plan)
+        self._rerun_names = _rerun_names(prepared, self._plan)
         self._entry_homes = _homes_in(self._plan, "entry")
         self._exit_homes = _homes_in(self._plan, "exit")
         self._written = _written(graph)
@@ -83,6 +86,7 @@ class Variant:
                 raise
             # Homes that other plans chose leave no room: choose anew, and move tensors at each change.
             prepared = planner.prepare(captured.graph, inputs, choose, [], [])
+            step.say(_homes_apart(step.__name__, border, prepared))
         homes = homes_for(chosen[-1])
         with translated():
             handle = homes.session.load(
@@ -233,11 +237,33 @@ class Variant:
             peak_bytes=report["arena_highest"],
             live_peak_bytes=report["live_peak"]["device"],
             moved=moved_bytes(cast("dict[str, int]", report)),
-            recomputed_ops=report["reruns"],
+            swapped=report["swapped"],
+            recomputed=dict(Counter(self._rerun_names[op] for op in report["rerun_ops"])),
             forecast=self.forecast,
             times=report["times"],
             _plan=self._plan,
         )
+
+
+def _homes_apart(name: str, border: Border, prepared: Prepared) -> str:
+    """What it means that a plan has other homes than the model's tensors lie on now."""
+    homes = _homes_in(json.loads(prepared.plan), "entry")
+    moving = [s for s, tier, address in border if s in homes and homes[s][:2] != (tier, address)]
+    size = sum(homes[storage][2] for storage in moving)
+    return (
+        f"{name}: no plan fits around the homes that the model's other plans chose; this one has homes of "
+        f"its own: {len(moving)} tensors ({format_bytes(size)}) move whenever steps change between them, "
+        "and a NumPy array of one is a copy after that"
+    )
+
+
+def _rerun_names(prepared: Prepared, plan: dict[str, Any]) -> dict[int, str]:
+    """The ops that the plan runs again, by name and module; of the graph as it was planned, cut or not."""
+    again = {i["op"] for i in plan["instructions"] if i["kind"] == "rerun"}
+    if not again:
+        return {}
+    ops = json.loads(prepared.graph)["ops"]
+    return {op: op_in_module(ops[op]) for op in again}
 
 
 def _homes_in(plan: dict[str, Any], border: str) -> dict[int, Place]:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import copy
+import gc
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +18,7 @@ from step_parity import Log, compare, plan_of, train
 from torch import nn
 
 import outsize
+import outsize_core
 
 Between = Callable[[int, Training], None]
 
@@ -192,6 +197,83 @@ def test_load_state_dict_by_assignment_asks_for_a_new_optimizer() -> None:
     assert same(loss, wanted.detach())
     for a, b in zip(plain.model.parameters(), run.model.parameters(), strict=True):
         assert same(a, b)
+
+
+def _in_a_process(script: str) -> str:
+    """What a script prints that has `step`, `run` and `weight` of a step of 65 %; a crash fails."""
+    head = (
+        "import gc, sys\n"
+        f"sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+        "import torch\n"
+        "from step_models import mlp\n"
+        "from step_parity import plan_of\n"
+        "run = mlp('adamw')\n"
+        "weight = run.model[0].weight\n"
+    )
+    done = subprocess.run([sys.executable, "-c", head + script], capture_output=True, text=True)
+    assert done.returncode == 0, (done.returncode, done.stderr)
+    return done.stdout
+
+
+def test_an_array_from_before_the_first_step_keeps_its_values() -> None:
+    """It is a copy from then on: the weight has moved into the arena."""
+    run = _plain()
+    step = plan_of(run, budget="65%")
+    array = _weight(run).detach().numpy()
+    shared = torch.utils.dlpack.from_dlpack(run.model[0].bias.detach())
+    before, bias = array.copy(), shared.clone()
+    for batch in run.batches:
+        step(*batch)
+        torch.empty(array.size).fill_(7)  # would be given the freed bytes
+        assert (array == before).all() and same(shared, bias)
+    array += 1
+    assert not (_weight(run).detach().numpy() == array).any()
+    step.close()
+
+
+def test_an_array_taken_between_steps_is_the_weight() -> None:
+    run = _plain()
+    step = plan_of(run, budget="65%")
+    step(*run.batches[0])
+    step(*run.batches[1])  # the steady plan: homes stay from here on
+    array = _weight(run).detach().numpy()
+    for batch in run.batches:
+        before = array.copy()
+        step(*batch)
+        assert (array == _weight(run).detach().numpy()).all() and (array != before).any()
+
+
+@pytest.mark.parametrize("ending", ["step.close()", "del step; gc.collect()"])
+def test_an_array_outlives_the_step(ending: str) -> None:
+    said = _in_a_process(
+        "step = plan_of(run, budget='65%')\n"
+        "for batch in run.batches: step(*batch)\n"
+        "array = weight.detach().numpy()\n"
+        "average = run.optimizer.state[weight]['exp_avg']\n"
+        "shared = torch.from_dlpack(average)\n"
+        "wanted, moments = array.sum(), average.sum()\n"
+        f"{ending}\n"
+        "assert array.sum() == wanted == weight.detach().numpy().sum()\n"
+        "assert torch.equal(shared.sum(), moments)\n"
+        "array += 1\n"
+        "run.step(*run.batches[0])\n"
+        "print('fine')\n"
+    )
+    assert said == "fine\n"
+
+
+def test_memory_that_nobody_holds_is_given_back() -> None:
+    """Only what an array lies in is kept: the model is not there twice."""
+    run = mlp("adamw", width=256)
+    size = sum(parameter.nbytes for parameter in run.model.parameters())
+    step = plan_of(run, budget="65%")
+    step.prepare(*run.batches[0])
+    gc.collect()
+    before = outsize_core.counters()["default_live"]
+    step(*run.batches[0])
+    gc.collect()
+    assert outsize_core.counters()["default_live"] <= before - size
+    step.close()
 
 
 def test_kept_losses_never_change() -> None:

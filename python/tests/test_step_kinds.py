@@ -61,8 +61,14 @@ def test_all_kinds_of_bytes_move_and_dropout_is_run_again(slow_link: str) -> Non
         assert forecast.swapped.get(role, 0) > 0, (role, forecast.swapped)
     draws = [name for name in forecast.recomputed if name.startswith("aten.bernoulli_.float")]
     assert draws, forecast.recomputed
-    assert log.records[-1].recomputed_ops == forecast.recomputed_ops
-    assert log.records[-1].moved == forecast.moved
+    # Counted as copies and reruns ended; the plan said the same.
+    record = log.records[-1]
+    assert (record.moved, record.swapped, record.recomputed) == (
+        forecast.moved,
+        forecast.swapped,
+        forecast.recomputed,
+    )
+    assert sum(record.moved.values()) == sum(record.swapped.values()) > 0
 
 
 def _zero_at_start(model: nn.Module, optimizer: torch.optim.Optimizer) -> Callable[..., Any]:

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <stdexcept>
@@ -121,12 +122,14 @@ class FakeDevice : public Device {
                   static_cast<size_t>(call.workspace.size()));
     hash_op(graph_, call.op, seen, written, generator);
     reruns += call.rerun ? 1 : 0;
+    if (call.rerun) rerun_ops.push_back(call.op);
     return Done{};
   }
   Status copy(const CopyCall& call) override {
     if (Status failed = maybe_fail(call.instruction); !failed.ok()) return failed;
     std::memcpy(at(call.to, call.to_address), at(call.from, call.from_address),
                 static_cast<size_t>(call.bytes));
+    moved[static_cast<size_t>(call.from)][static_cast<size_t>(call.to)] += call.bytes;
     return Done{};
   }
   Status save_generator(OpId op) override {
@@ -148,6 +151,9 @@ class FakeDevice : public Device {
   InstructionId fault_at;
   Fault fault = Fault::kNone;
   int64_t begins = 0, ends = 0, reruns = 0;
+  // Bytes really copied, from tier to tier, and the ops run again; of all steps.
+  std::array<std::array<std::atomic<int64_t>, kTiers>, kTiers> moved{};
+  std::vector<OpId> rerun_ops;
 
  private:
   uint8_t* at(Tier tier, int64_t address) {

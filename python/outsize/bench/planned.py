@@ -83,6 +83,8 @@ class PlannedTrainer(Trainer):
             "peak_bytes": record.peak_bytes,
             "live_peak_bytes": record.live_peak_bytes,
             "moved": record.moved,
+            "swapped": record.swapped,
+            "recomputed": record.recomputed,
             "recomputed_ops": record.recomputed_ops,
             "forecast": forecast_fields(record.forecast),
         }

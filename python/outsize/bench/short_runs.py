@@ -46,18 +46,18 @@ class ShortRun:
 
     @property
     def swapped(self) -> dict[str, int]:
-        """Bytes copied in all its steps by the storage's role, by their plans."""
-        return add_up(step["record"]["forecast"]["swapped"] for step in self.steps)
+        """Bytes copied in all its steps by the storage's role, measured."""
+        return add_up(step["record"]["swapped"] for step in self.steps)
 
     @property
     def recomputed(self) -> dict[str, int]:
-        """Ops run again in all its steps by their name, by their plans."""
-        return add_up(step["record"]["forecast"]["recomputed"] for step in self.steps)
+        """Ops run again in all its steps by their name, measured."""
+        return add_up(step["record"]["recomputed"] for step in self.steps)
 
     @property
     def recomputed_ops(self) -> int:
-        """The same, measured."""
-        return sum(int(step["record"]["recomputed_ops"]) for step in self.steps)
+        """How many that are."""
+        return sum(self.recomputed.values())
 
     @property
     def measured_peak_bytes(self) -> int:
