@@ -2,11 +2,13 @@
 
 Run as a script this is the planned worker, with a decorator that runs the plain step and states made-up
 records. What it does wrong, if anything, is its first argument: `wrong` changes one bit of a parameter
-after the second step and states peaks one byte above the budget, `infeasible` refuses to plan.
+after the second step, states peaks one byte above the budget, counts neither copies nor reruns and maps a
+MiB more than budget and host slab; `infeasible` refuses to plan.
 """
 
 from __future__ import annotations
 
+import mmap
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -52,6 +54,7 @@ def fake_decorator(fault: str) -> Callable[..., Any]:
         def __init__(self, model: Any, budget: int, step: Callable[[Any], torch.Tensor]) -> None:
             self.model, self.budget, self.step = model, budget, step
             self.count = 0
+            self.arena: mmap.mmap | None = None
             self.last: SimpleNamespace | None = None
 
         def forecast(self, first: bool) -> Forecast:
@@ -69,6 +72,7 @@ def fake_decorator(fault: str) -> Callable[..., Any]:
                 moved={"out": 1000, "in": 2000, "write": 0, "read": 0},
                 swapped={"parameter": 300, "gradient": 300, "optimizer_state": 400},
                 recomputed={"aten.bernoulli_.float": 2, "aten.mul.Tensor": 1},
+                runtime_bytes=4096,
                 planning_s=0.1,
                 timeline=[(0, third), (2_000_000, 3 * third), (9_000_000, third)],
             )
@@ -82,6 +86,10 @@ def fake_decorator(fault: str) -> Callable[..., Any]:
         def prepare(self, batch: Any) -> Forecast:
             if fault == "infeasible":
                 raise InfeasibleError(f"the floor is {2 * self.budget} bytes, budget {self.budget}")
+            if self.arena is None:
+                size = self.budget + ((1 << 20) if fault == "wrong" else 0)
+                self.arena = mmap.mmap(-1, size)
+                self.arena.write(bytes(size))
             return self.forecast(first=True)
 
         def __call__(self, batch: Any) -> torch.Tensor:
@@ -97,6 +105,8 @@ def fake_decorator(fault: str) -> Callable[..., Any]:
                 peak_bytes=peak,
                 live_peak_bytes=peak,
                 moved=forecast.moved,
+                swapped={} if fault == "wrong" else forecast.swapped,
+                recomputed={} if fault == "wrong" else forecast.recomputed,
                 recomputed_ops=3,
                 forecast=forecast,
                 timeline=forecast.timeline,

@@ -141,6 +141,7 @@ def test_one_bit_and_one_byte_are_found_and_named(folder: Path) -> None:
     assert set(failed) == {
         "planned = unplanned",
         f"peak, all {STEPS} steps",
+        "arena and host slab",
         "unplanned, tensors in the budget",  # both passed, and must not
         "unplanned, heap in the budget",
     }

@@ -138,6 +138,17 @@ class Comparison:
         later += [step["memory"] for step in self.planned.steps[first + 1 :]]
         return max([m["anonymous"] - base["anonymous"] for m in later], default=0)
 
+    def shared_growth(self) -> int:
+        """Most shared bytes (the tiers' memories) the planned process had in any step, over what it had once built."""
+        samples = [sample for step in self.samples for sample in step]
+        samples += [step["memory"] for step in self.planned.steps]
+        return max(m["shared"] for m in samples) - int(self.planned.built["memory"]["shared"])
+
+    @property
+    def host_bytes(self) -> int:
+        """The most that any of its plans has on the host."""
+        return max(int(step["record"]["forecast"]["host_bytes"]) for step in self.planned.steps)
+
 
 def same_run(wanted: Run, had: Run) -> str | None:
     """The first loss, generator or piece of state in which two runs differ; None where all is equal."""
