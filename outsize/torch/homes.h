@@ -11,7 +11,8 @@
 // A tensor that was adopted keeps the memory alive, whatever becomes of the session. NumPy arrays
 // and DLPack hold addresses, and a tensor alike of theirs: while somebody else holds the storage or
 // the tensor, the memory that it leaves is kept for as long as the tensor lies where it went, so
-// that such an address never dangles. What is read there is what was there when the tensor left.
+// that such an address never dangles. Ordinary memory keeps what was there when the tensor left; a
+// place of a session does so until a plan puts something else there.
 // Thread-safe, but for what PyTorch itself allows on one tensor.
 #pragma once
 

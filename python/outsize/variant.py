@@ -253,7 +253,7 @@ def _homes_apart(name: str, border: Border, prepared: Prepared) -> str:
     return (
         f"{name}: no plan fits around the homes that the model's other plans chose; this one has homes of "
         f"its own: {len(moving)} tensors ({format_bytes(size)}) move whenever steps change between them, "
-        "and a NumPy array of one is a copy after that"
+        "and a NumPy array of one has to be taken anew after that"
     )
 
 

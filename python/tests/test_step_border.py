@@ -6,6 +6,7 @@ import copy
 import gc
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,11 @@ from parity import same
 from step_models import STEPS, Training, mlp, plain_step
 from step_parity import Log, compare, plan_of, train
 from torch import nn
+from torch.nn import functional
 
 import outsize
 import outsize_core
+from outsize.planning import Planner
 
 Between = Callable[[int, Training], None]
 
@@ -274,6 +277,77 @@ def test_memory_that_nobody_holds_is_given_back() -> None:
     gc.collect()
     assert outsize_core.counters()["default_live"] <= before - size
     step.close()
+
+
+def test_homes_that_do_not_fit_are_chosen_anew_and_arrays_live_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two steps of one model whose plans have other homes: tensors move at each change, and it is said."""
+    real = Planner.prepare
+
+    def no_room(self: Planner, *given: Any) -> Any:
+        if given[-2] and given[0]["title"] == "evaluate":
+            raise outsize.InfeasibleError("no room beside these homes")
+        return real(self, *given)
+
+    def evaluate(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            return functional.mse_loss(run.model(x), target)
+
+    monkeypatch.setattr(Planner, "prepare", no_room)
+    plain, run = _plain(), _plain()
+    said: list[str] = []
+    size = sum(parameter.nbytes for parameter in run.model.parameters())
+    budget = 8 * size
+    step = plan_of(run, budget=budget)
+    judge = outsize.step(run.model, budget=budget, log=said.append)(evaluate)
+    kept: list[Any] = []
+    for seed, batch in enumerate(run.batches):
+        torch.manual_seed(seed)
+        step(*batch)
+        kept.append(_weight(run).detach().numpy())
+        wanted = judge(*batch)
+        torch.manual_seed(seed)
+        plain.step(*batch)
+        with torch.no_grad():
+            assert same(wanted, functional.mse_loss(plain.model(batch[0]), batch[1]))
+        assert same(_weight(run), _weight(plain))
+    lines = [line for line in said if "has homes of its own" in line]
+    assert len(lines) == 1 and lines[0].startswith("evaluate: no plan fits around the homes")
+    # Where a home did move, its bytes are another's by now; reading them is safe all the same.
+    assert all(array.shape == _weight(run).shape and array.sum() is not None for array in kept)
+
+
+def test_a_scheduler_sees_that_its_optimizer_has_stepped() -> None:
+    run = _plain()
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(run.optimizer, 0.9)
+    step = plan_of(run, budget="65%")
+    step.prepare(*run.batches[0])  # captures, and steps nothing
+    with pytest.warns(UserWarning, match="lr_scheduler.step.* before .optimizer.step"):
+        scheduler.step()
+    other = _plain()
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(other.optimizer, 0.9)
+    step = plan_of(other, budget="65%")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        step(*other.batches[0])
+        scheduler.step()
+
+
+@pytest.mark.parametrize("planned", [False, True])
+def test_autograd_sees_that_a_step_has_changed_what_it_saved(planned: bool) -> None:
+    run = _plain()
+    step: Any = plan_of(run, budget="65%") if planned else run.step
+    for batch in run.batches[:3]:
+        step(*batch)
+    weight = _weight(run)
+    outside = (weight * weight).sum()
+    outside.backward()  # nothing has changed in between
+    weight.grad = None
+    outside = (weight * weight).sum()
+    step(*run.batches[3])
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        outside.backward()
 
 
 def test_kept_losses_never_change() -> None:
