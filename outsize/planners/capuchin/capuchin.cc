@@ -28,6 +28,15 @@ int64_t highest(const Case& c, Program program, const std::vector<Pair>& swaps) 
   return *std::max_element(usage.begin(), usage.end());
 }
 
+// Whether one of the ops is run again after the step that stands for `rank` of the plain program.
+bool rerun_after(const Program& program, int32_t rank, const std::vector<OpId>& ops) {
+  for (size_t r = static_cast<size_t>(program.rank(rank)); r < program.size(); ++r) {
+    const Step& step = program.step(program.order()[r]);
+    if (step.rerun && std::find(ops.begin(), ops.end(), step.op) != ops.end()) return true;
+  }
+  return false;
+}
+
 // From the last access on, so that each is made from what is there by then. `collective`: where
 // there is room for it, what one recomputation makes on its way serves later ones.
 void remake(const Case& c, Program& program, const Choice& choice, int64_t capacity,
@@ -39,6 +48,10 @@ void remake(const Case& c, Program& program, const Choice& choice, int64_t capac
     const size_t k = touch_at(program, pair.gap.instance, pair.gap.from);
     const auto draft = draft_remake(c, program, pair.gap.instance, pair.gap.from);
     if (!draft) continue;  // the passive mode's
+    if (!rerun_after(program, pair.gap.to, draft->runs)) {
+      program.drop(pair.gap.instance, k, *draft, true);
+      continue;
+    }
     Program alone = program;
     alone.drop(pair.gap.instance, k, *draft, false);
     if (collective) {

@@ -112,7 +112,6 @@ TEST(CapuchinPolicy, ACopyWaitsForTheOneBeforeIt) {
   std::vector<Pair> three = both;
   three.push_back(pair_of(30, 70, 20));
   EXPECT_EQ(exposed_ns(three), 40);
-  EXPECT_EQ(exposed_ns(three, false), 0);
 }
 
 // A chain of convolutions: conv_i' needs a_(i-1), so a_0 has the longest gap, a_(n-2) the shortest.

@@ -30,6 +30,46 @@ int64_t passive_bytes(const Case& c, int64_t capacity, bool swap) {
   return std::max(bytes, over);
 }
 
+// The swaps chosen so far on their lanes.
+class Lanes {
+ public:
+  void add(const Pair& pair) {
+    const auto id = pairs_.size();
+    pairs_.push_back(pair);
+    out_ends_.push_back(0);
+    by_leaving_.insert(
+        std::upper_bound(by_leaving_.begin(), by_leaving_.end(), id,
+                         [&](size_t a, size_t b) { return pairs_[a].leaves < pairs_[b].leaves; }),
+        id);
+    by_return_.insert(
+        std::upper_bound(by_return_.begin(), by_return_.end(), id,
+                         [&](size_t a, size_t b) { return pairs_[a].back > pairs_[b].back; }),
+        id);
+  }
+  void drop_last() {
+    std::erase(by_leaving_, pairs_.size() - 1);
+    std::erase(by_return_, pairs_.size() - 1);
+    pairs_.pop_back();
+    out_ends_.pop_back();
+  }
+  // How long accesses wait: out as soon as the lane is free, in as late as is in time.
+  int64_t exposed() {
+    int64_t total = 0, out_free = 0, in_busy = std::numeric_limits<int64_t>::max();
+    for (size_t i : by_leaving_)
+      out_free = out_ends_[i] = std::max(out_free, pairs_[i].leaves) + pairs_[i].out_ns;
+    for (size_t i : by_return_) {
+      in_busy = std::min(in_busy, pairs_[i].back) - pairs_[i].in_ns;
+      total += std::max<int64_t>(0, out_ends_[i] - in_busy);
+    }
+    return total;
+  }
+
+ private:
+  std::vector<Pair> pairs_;
+  std::vector<int64_t> out_ends_;               // per pair
+  std::vector<size_t> by_leaving_, by_return_;  // pairs, first to leave first; last back first
+};
+
 class Chooser {
  public:
   Chooser(const Case& c, std::vector<Pair> pairs, const Rules& rules)
@@ -50,16 +90,18 @@ class Chooser {
 
  private:
   // The swap's own overhead: what it adds to how long accesses wait.
-  int64_t overhead_of(const Pair& pair) const {
-    if (!rules_.lanes) return exposed_ns({pair}, false);
-    std::vector<Pair> with = choice_.swaps;
-    with.push_back(pair);
-    return exposed_ns(std::move(with)) - exposed_;
+  int64_t overhead_of(const Pair& pair) {
+    if (!rules_.lanes) return std::max<int64_t>(0, -pair.free_ns());
+    lanes_.add(pair);
+    const int64_t with = lanes_.exposed();
+    lanes_.drop_last();
+    return with - exposed_;
   }
   void swap(const Pair& pair, int64_t overhead) {
     exposed_ += overhead;
     const Pair swapped = pair;
     choice_.swaps.push_back(swapped);
+    lanes_.add(swapped);
     remakes_->remove(swapped.gap.instance);
     settle(swapped);
   }
@@ -110,31 +152,17 @@ class Chooser {
   std::vector<Pair> pairs_;  // left to choose from
   std::optional<Remakes> remakes_;
   Choice choice_;
+  Lanes lanes_;
   int64_t exposed_ = 0;  // ns, of the swaps chosen
   int64_t missing_ = 0;  // bytes
 };
 
 }  // namespace
 
-int64_t exposed_ns(std::vector<Pair> swaps, bool lanes) {
-  std::vector<int64_t> out_ends(swaps.size());
-  int64_t total = 0, out_free = 0, in_free = std::numeric_limits<int64_t>::max();
-  std::stable_sort(swaps.begin(), swaps.end(),
-                   [](const Pair& a, const Pair& b) { return a.leaves < b.leaves; });
-  std::vector<size_t> by_back(swaps.size());
-  for (size_t i = 0; i < swaps.size(); ++i) {
-    by_back[i] = i;
-    out_ends[i] = (lanes ? std::max(out_free, swaps[i].leaves) : swaps[i].leaves) + swaps[i].out_ns;
-    out_free = out_ends[i];
-  }
-  std::stable_sort(by_back.begin(), by_back.end(),
-                   [&](size_t a, size_t b) { return swaps[a].back > swaps[b].back; });
-  for (size_t i : by_back) {
-    const int64_t in = (lanes ? std::min(in_free, swaps[i].back) : swaps[i].back) - swaps[i].in_ns;
-    in_free = in;
-    total += std::max<int64_t>(0, out_ends[i] - in);
-  }
-  return total;
+int64_t exposed_ns(const std::vector<Pair>& swaps) {
+  Lanes lanes;
+  for (const Pair& pair : swaps) lanes.add(pair);
+  return lanes.exposed();
 }
 
 std::vector<Pair> pairs_of(const Case& c, int64_t capacity) {

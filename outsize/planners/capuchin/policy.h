@@ -65,6 +65,6 @@ Choice choose(const Case& c, int64_t capacity, const Rules& rules, int64_t more 
 
 // How long accesses wait for these swaps if each lane carries one copy at a time: out as soon as
 // the lane is free, in as late as is in time.
-int64_t exposed_ns(std::vector<Pair> swaps, bool lanes = true);
+int64_t exposed_ns(const std::vector<Pair>& swaps);
 
 }  // namespace outsize::planning::capuchin

@@ -110,7 +110,10 @@ std::optional<Decision> decide(const Case& c, const Stages& stages, const Policy
 Status plan_with(Search& search, const Rules& rules) {
   Trouble trouble;
   if (search_policies(search, search.step(), rules, trouble)) return Done{};
-  return search.infeasible("home", trouble, works_at(search.step(), [&](const Case& at) {
+  // Nothing is searched there, and of what a swarm begins with the uniform policies reach lowest.
+  Rules few = rules;
+  few.particles = std::min<int64_t>(rules.particles, 16);
+  return search.infeasible("home", trouble, works_at(search.step(), [&, few](const Case& at) {
                              Deadline once = Deadline::after_work(0);
                              Problem problem = *at.problem;
                              problem.deadline = &once;
@@ -118,7 +121,7 @@ Status plan_with(Search& search, const Rules& rules) {
                              again.problem = &problem;
                              Search other(problem);
                              Trouble why;
-                             return search_policies(other, again, rules, why);
+                             return search_policies(other, again, few, why);
                            }));
 }
 
