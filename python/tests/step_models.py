@@ -107,12 +107,12 @@ class Block(nn.Module):
         return functional.relu(self.norm2(self.second(hidden)) + x)
 
 
-def resnet(optimizer_name: str) -> Training:
+def resnet(optimizer_name: str, blocks: int = 2) -> Training:
     """A ResNet with batch norm, which keeps running statistics in buffers."""
     torch.manual_seed(5)
     stem = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU())
     head = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 10))
-    model = nn.Sequential(stem, Block(8), Block(8), head)
+    model = nn.Sequential(stem, *(Block(8) for _ in range(blocks)), head)
     optimizer = OPTIMIZERS[optimizer_name](model.parameters())
 
     def train_step(images: torch.Tensor, labels: torch.Tensor) -> dict[str, torch.Tensor]:
