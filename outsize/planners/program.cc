@@ -179,7 +179,7 @@ bool Program::draft_make(int32_t part, int32_t version, int32_t at_rank, const R
             use.before == 1 ? run(other.writers[0]) : std::optional<int64_t>();
         if (!remake || held <= *remake) {
           draft.extended.push_back(from.instance);
-          draft.hold_ns += held;
+          draft.hold(held);
           continue;
         }
         Draft attempt = draft;
@@ -187,7 +187,7 @@ bool Program::draft_make(int32_t part, int32_t version, int32_t at_rank, const R
           draft = std::move(attempt);
         } else {
           draft.extended.push_back(from.instance);
-          draft.hold_ns += held;
+          draft.hold(held);
         }
         continue;
       }

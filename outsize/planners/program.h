@@ -12,6 +12,7 @@
 // thread-safe. It knows nothing of capacities and links; see choose.h.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <optional>
 #include <vector>
@@ -105,6 +106,9 @@ class Program {
     int64_t hold_ns = 0;
     bool reborn = false;           // the next touch writes that content afresh: nothing is run
     std::optional<int32_t> joins;  // an earlier instance with that content serves: nothing is run
+
+    // Prices may be as high as "never" (2^60), and many are added up: the sum stays below overflow.
+    void hold(int64_t ns) { hold_ns = std::min(hold_ns + ns, int64_t{1} << 61); }
   };
   // How the content in the gap after touch `k` would be made again before the next touch; none
   // where it can't be.
