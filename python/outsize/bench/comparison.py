@@ -44,7 +44,6 @@ class Settings:
     seed: int = 0
     folder: Path = BUILD_FOLDER / "bench"
     planned_command: Sequence[str] = tuple(PLANNED)
-    times_count: bool = False  # for the exit status: the ratio and the forecast of the time
 
     def __post_init__(self) -> None:
         if self.steps < 1:
@@ -82,8 +81,7 @@ class Comparison:
     first_forecast: Fields = field(default_factory=dict)  # as printed before step 1
     prepare_s: float = 0.0
     captures_prepared: int = 0
-    # The planned process's memory after each capture and plan, by the index of the step it came before.
-    after_plan: dict[int, dict[str, int]] = field(default_factory=dict)
+    after_prepare: dict[str, int] = field(default_factory=dict)  # the planned process's memory
     samples: list[list[dict[str, int]]] = field(default_factory=list)  # the same, within each step
     closed_digests: dict[str, str] = field(default_factory=dict)
 
@@ -126,27 +124,25 @@ class Comparison:
         return max(int(step["record"]["forecast"]["peak_bytes"]) for step in self.planned.steps)
 
     @property
-    def first_plan_step_s(self) -> float:
-        """The steps that the first plan is of: the median of those that count, where there are some."""
-        steps = self.planned.steps
-        own = [float(s["step_s"]) for s in steps if s["captures"] == self.captures_prepared]
-        return statistics.median(own[self.first_interleaved :] or own)
+    def last_capture(self) -> int:
+        """Index of the step whose call made the last plan; -1 where `prepare` made it."""
+        counts = [self.captures_prepared] + [step["captures"] for step in self.planned.steps]
+        grown = [index for index in range(1, len(counts)) if counts[index] > counts[index - 1]]
+        return grown[-1] - 1 if grown else -1
 
-    def _over_base(self, kind: str, base: dict[int, dict[str, int]]) -> int:
-        """Most bytes of a kind in any step's samples, over what `base` has for the step or one before."""
-        most, held = 0, 0
-        for index, step in enumerate(self.planned.steps):
-            held = base[index][kind] if index in base else held
-            most = max([most, *(m[kind] - held for m in (*self.samples[index], step["memory"]))])
-        return most
-
-    def anonymous_growth(self) -> int:
-        """Most anonymous bytes the planned process had, in any step, over what it had after its capture."""
-        return self._over_base("anonymous", self.after_plan)
+    def anonymous_growth(self, since_last_capture: bool = True) -> int:
+        """Most anonymous bytes the planned process had, over what it had after capture."""
+        first = self.last_capture if since_last_capture else -1
+        base = self.planned.steps[first]["memory"] if first >= 0 else self.after_prepare
+        later = [sample for step in self.samples[first + 1 :] for sample in step]
+        later += [step["memory"] for step in self.planned.steps[first + 1 :]]
+        return max([m["anonymous"] - base["anonymous"] for m in later], default=0)
 
     def shared_growth(self) -> int:
-        """Most shared bytes (the tiers' arenas) it had in any step, over what it had once built."""
-        return self._over_base("shared", {0: self.planned.built["memory"]})
+        """Most shared bytes (the tiers' memories) the planned process had in any step, over what it had once built."""
+        samples = [sample for step in self.samples for sample in step]
+        samples += [step["memory"] for step in self.planned.steps]
+        return max(m["shared"] for m in samples) - int(self.planned.built["memory"]["shared"])
 
     @property
     def host_bytes(self) -> int:
@@ -263,7 +259,7 @@ def compare(workers: Workers, listener: Listener) -> Comparison:
         result.first_forecast = prepared["forecast"]
         result.prepare_s = prepared["seconds"]
         result.captures_prepared = prepared["captures"]
-        result.after_plan[0] = prepared["memory"]
+        result.after_prepare = prepared["memory"]
         listener.forecast(result)
 
         tuned.request("limit_allocator", bytes=int(CONTROL_LIMIT * result.eager_peak_bytes))
@@ -274,10 +270,6 @@ def compare(workers: Workers, listener: Listener) -> Comparison:
                 step(unplanned, result.unplanned)
             if index + 1 == min(CHECKED_EARLY, settings.steps):
                 result.unplanned.early_digests = unplanned.request("digest")["digests"]
-            if (
-                0 < index < alone
-            ):  # with the optimizer's state: a plan of its own, so that it isn't in the step
-                result.after_plan[index] = planned.request("plan_next")["memory"]
             planned.samples = []
             last = index + 1 == settings.steps
             step(planned, result.planned, timeline=last, sample=True)
