@@ -152,7 +152,7 @@ std::string_view type_of(const Json& json) {
   }
 }
 
-std::string suggestion(const std::string& word, const std::vector<std::string>& known) {
+std::string in_brackets(const std::string& word, const std::vector<std::string>& known) {
   const std::string nearest = nearest_match(word, known);
   return nearest.empty() ? "" : fmt::format(" (did you mean '{}'?)", nearest);
 }
@@ -190,7 +190,7 @@ void JsonNode::fail_type(std::string_view wanted) const {
 
 void JsonNode::fail_name(const std::string& text, const std::vector<std::string>& known) const {
   if (errors_->any()) return;
-  const std::string nearest = suggestion(text, known);
+  const std::string nearest = in_brackets(text, known);
   fail(nearest.empty() ? fmt::format("unknown name '{}'; known: {}", text, fmt::join(known, ", "))
                        : fmt::format("unknown name '{}'{}", text, nearest));
 }
@@ -282,7 +282,7 @@ void JsonFields::finish() {
   std::vector<std::string> known(asked_.begin(), asked_.end());
   for (const auto& item : node_->json().items()) {
     if (std::find(known.begin(), known.end(), item.key()) != known.end()) continue;
-    node_->fail(fmt::format("unknown field '{}'{}", item.key(), suggestion(item.key(), known)));
+    node_->fail(fmt::format("unknown field '{}'{}", item.key(), in_brackets(item.key(), known)));
     return;
   }
 }

@@ -1,5 +1,7 @@
 #include "outsize/base/names.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 
@@ -34,6 +36,11 @@ std::string nearest_match(std::string_view word, const std::vector<std::string>&
     }
   }
   return best;
+}
+
+std::string suggestion(std::string_view word, const std::vector<std::string>& candidates) {
+  const std::string nearest = nearest_match(word, candidates);
+  return nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest);
 }
 
 }  // namespace outsize

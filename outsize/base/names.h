@@ -36,5 +36,7 @@ struct EnumNames {
 
 // The candidate with the smallest edit distance to `word`; empty where there is none within reach.
 std::string nearest_match(std::string_view word, const std::vector<std::string>& candidates);
+// For the end of a message: "; did you mean 'swap'?" where there is one, else nothing.
+std::string suggestion(std::string_view word, const std::vector<std::string>& candidates);
 
 }  // namespace outsize

@@ -19,10 +19,6 @@ struct Options {
   std::optional<double> seconds;
 };
 
-int64_t padded(int64_t bytes, int64_t alignment) {
-  return (bytes + alignment - 1) / alignment * alignment;
-}
-
 // Device bytes in which the op's operands surely have a place: side by side, each at an aligned
 // address, the one that would waste most at the end.
 int64_t packed_working_set(const Graph& graph, OpId id, int64_t workspace, int64_t alignment) {
@@ -52,8 +48,8 @@ int64_t packed_working_set(const Graph& graph, OpId id, int64_t workspace, int64
   close();
   int64_t sum = 0, most_saved = 0;
   for (const int64_t size : sizes) {
-    sum += padded(size, alignment);
-    most_saved = std::max(most_saved, padded(size, alignment) - size);
+    sum += round_up(size, alignment);
+    most_saved = std::max(most_saved, round_up(size, alignment) - size);
   }
   return sum - most_saved;
 }
@@ -62,10 +58,7 @@ int64_t packed_working_set(const Graph& graph, OpId id, int64_t workspace, int64
 // before the next, whatever that takes.
 bool floor_is_reached(const Case& c, const Floor& floor) {
   if (c.machine.out.bytes_per_s == 0 || c.machine.in.bytes_per_s == 0) return false;
-  int64_t below = 0;
-  for (const Storage& storage : c.graph.storages)
-    below = std::min(below + padded(storage.bytes, c.machine.alignment), kMaxBytes);
-  if (below > c.budgets.host) return false;
+  if (all_bytes(c.graph, c.machine.alignment) > c.budgets.host) return false;
   for (size_t t = 0; t < c.graph.ops.size(); ++t)
     if (packed_working_set(c.graph, OpId(static_cast<int64_t>(t)), c.workspaces[t],
                            c.machine.alignment) > floor.bytes)

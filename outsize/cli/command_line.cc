@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <exception>
 
+#include "outsize/base/names.h"
 #include "outsize/cli/command.h"
-#include "outsize/cli/inputs.h"
 
 namespace outsize::cli {
 namespace {
@@ -168,7 +168,6 @@ Printed run_command_line(const std::vector<std::string>& words) {
 }
 
 // --- command.h
-// --------------------------------------------------------------------------------------
 
 Command Command::subcommand(const std::string& name, const std::string& help) {
   app_->require_subcommand(1);

@@ -13,6 +13,7 @@
 #include "outsize/base/bytes.h"
 #include "outsize/base/files.h"
 #include "outsize/base/json.h"
+#include "outsize/base/names.h"
 #include "outsize/bound/floor.h"
 #include "outsize/plan/plan_json.h"
 #include "outsize/profile/machine_json.h"
@@ -29,20 +30,9 @@ Error in_file(const std::string& path, const Error& error) {
   return {error.kind, fmt::format("{}: {}", shown_input(path), error.message)};
 }
 
-// All that a step has, each storage at an aligned place: more than this no tier below can hold.
-int64_t all_bytes(const Graph& graph, int64_t alignment) {
-  int64_t sum = 0;
-  for (const Storage& storage : graph.storages) {
-    const int64_t padded = (storage.bytes + alignment - 1) / alignment * alignment;
-    sum = std::min(sum + padded, kMaxBytes);
-  }
-  return sum;
-}
-
 }  // namespace
 
 // --- files
-// ------------------------------------------------------------------------------------------
 
 Result<GraphFile> load_profiled(const std::string& path) {
   Result<GraphFile> file = read_graph_file(path);
@@ -103,7 +93,6 @@ Status write_output(const std::string& path, const std::string& text) {
 std::string shown_input(const std::string& path) { return path == "-" ? "standard input" : path; }
 
 // --- graph, machine and budgets
-// ---------------------------------------------------------------------
 
 void CaseOptions::declare(Command& command) {
   declare_graph(command);
@@ -154,6 +143,13 @@ Status read_budgets(const CaseOptions& options, std::optional<int64_t> peak, Bud
   return Done{};
 }
 
+int64_t all_bytes(const Graph& graph, int64_t alignment) {
+  int64_t sum = 0;
+  for (const Storage& storage : graph.storages)
+    sum = std::min(sum + round_up(storage.bytes, alignment), kMaxBytes);
+  return sum;
+}
+
 Result<Machine> load_required_machine(const CaseOptions& options) {
   if (options.machine.empty())
     return bad_input("--machine is required: a preset (see outsize machine list) or a file");
@@ -193,7 +189,6 @@ Result<Case> load_case(const CaseOptions& options) {
 }
 
 // --- a search's limits
-// ------------------------------------------------------------------------------
 
 void SearchOptions::declare(Command& command) {
   command.option("--seconds", "S", seconds, "stop at the next work boundary after S seconds");
@@ -230,12 +225,6 @@ Result<std::vector<std::string>> split_list(const std::string& option, const std
 }
 
 // --- words of options
-// ----------------------------------------------------------------------
-
-std::string suggestion(std::string_view word, const std::vector<std::string>& known) {
-  const std::string nearest = nearest_match(word, known);
-  return nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest);
-}
 
 void declare_allow(Command& command, std::string& into) {
   command.option("--allow", "LIST", into,

@@ -26,7 +26,6 @@
 namespace outsize::cli {
 
 // --- files
-// ------------------------------------------------------------------------------------------
 
 // A graph with its profile inside; the error of one without says how to get it.
 Result<GraphFile> load_profiled(const std::string& path);
@@ -41,7 +40,6 @@ Status write_output(const std::string& path, const std::string& text);
 std::string shown_input(const std::string& path);
 
 // --- graph, machine and budgets
-// ---------------------------------------------------------------------
 
 struct CaseOptions {
   std::string graph, machine, device, host, disk;
@@ -67,6 +65,8 @@ struct Case {
 Result<Case> load_case(const CaseOptions& options);
 // The graph and the machine alone; budgets stay 0.
 Result<Case> load_graph_and_machine(const CaseOptions& options);
+// All that a step has, each storage at an aligned place: more than this no tier below can hold.
+int64_t all_bytes(const Graph& graph, int64_t alignment);
 // The machine of --machine, which must be there.
 Result<Machine> load_required_machine(const CaseOptions& options);
 // "25%" is a share of `peak`; the error names `option`.
@@ -76,7 +76,6 @@ Result<int64_t> read_budget(const std::string& option, const std::string& text,
 Status read_budgets(const CaseOptions& options, std::optional<int64_t> peak, Budgets& budgets);
 
 // --- a search's limits
-// ------------------------------------------------------------------------------
 
 struct SearchOptions {
   std::optional<double> seconds;
@@ -91,10 +90,7 @@ struct SearchOptions {
 inline constexpr double kDefaultSeconds = 10;
 
 // --- words of options
-// ----------------------------------------------------------------------
 
-// "; did you mean 'swap'?" where one of `known` is near `word`; else nothing.
-std::string suggestion(std::string_view word, const std::vector<std::string>& known);
 // --allow of commands that plan.
 void declare_allow(Command& command, std::string& into);
 // "swap,recompute" or "none".

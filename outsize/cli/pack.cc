@@ -7,6 +7,7 @@
 
 #include "outsize/base/bytes.h"
 #include "outsize/base/files.h"
+#include "outsize/base/names.h"
 #include "outsize/cli/command.h"
 #include "outsize/cli/inputs.h"
 #include "outsize/cli/table.h"

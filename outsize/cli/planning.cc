@@ -6,6 +6,7 @@
 #include <cstdio>
 
 #include "outsize/base/bytes.h"
+#include "outsize/base/names.h"
 #include "outsize/cli/table.h"
 
 namespace outsize::cli {

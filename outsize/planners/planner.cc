@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "outsize/base/names.h"
 #include "outsize/bound/floor.h"
 #include "outsize/plan/check.h"
 #include "outsize/planners/far_tier.h"
@@ -101,10 +102,9 @@ Result<Planned> run_planner(const std::string& name, const Problem& problem) {
   auto entry = std::find_if(std::begin(kPlanners), std::end(kPlanners),
                             [&](const Entry& e) { return name == e.name; });
   if (entry == std::end(kPlanners)) {
-    std::string nearest = nearest_match(name, planner_names());
-    return bad_input("no planner is called '{}'{}; there are {}", name,
-                     nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest),
-                     fmt::join(planner_names(), ", "));
+    const std::vector<std::string> names = planner_names();
+    return bad_input("no planner is called '{}'{}; there are {}", name, suggestion(name, names),
+                     fmt::join(names, ", "));
   }
   if (Status s = check_problem(problem); !s.ok()) return s.error();
 

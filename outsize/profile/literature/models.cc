@@ -116,9 +116,7 @@ Result<GraphFile> literature_graph(const std::string& name, int64_t batch, const
                             [&](const LiteratureModel& m) { return name == m.name; });
   if (model == all.end()) {
     const std::vector<std::string> names = literature_names();
-    std::string nearest = nearest_match(name, names);
-    return bad_input("no model '{}' to generate{}; there are {}", name,
-                     nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest),
+    return bad_input("no model '{}' to generate{}; there are {}", name, suggestion(name, names),
                      fmt::join(names, ", "));
   }
   if (batch < 1 || batch > 4096) return bad_input("a batch of {}; wanted 1 to 4096", batch);
