@@ -3,13 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 
 #include "outsize/base/random.h"
+#include "outsize/base/test_data.h"
 #include "outsize/bound/linear_program.h"
 #include "outsize/bound/step_program.h"
 #include "outsize/bound/tiny_search.h"
@@ -297,16 +294,10 @@ class PublicTrace : public ::testing::TestWithParam<Row> {};
 
 TEST_P(PublicTrace, AgreesWithTheTable) {
   const Row& row = GetParam();
-  const char* named = std::getenv("OUTSIZE_DATA");
-  const std::filesystem::path folder =
-      named != nullptr && *named != 0
-          ? std::filesystem::path(named)
-          : std::filesystem::path(OUTSIZE_SOURCE_DIR) / ".." / "shared" / "data";
-  const std::filesystem::path path = folder / "trace" / (row.trace + ".json");
-  std::ifstream in(path, std::ios::binary);
-  if (!in) GTEST_SKIP() << "no " << path;
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  const Result<GraphFile> file = import_op_trace(text);
+  const std::string name = "trace/" + row.trace + ".json";
+  const std::optional<std::string> text = data_text(name);
+  if (!text) GTEST_SKIP() << "no " << data_folder() / name;
+  const Result<GraphFile> file = import_op_trace(*text);
   ASSERT_TRUE(file.ok()) << file.error().message;
   bounding::Rates rates;
   rates.out = rates.in = row.g10 ? 15'754'000'000 : 12'000'000'000;

@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "outsize/base/random.h"
+#include "outsize/base/test_data.h"
 #include "outsize/pack/brute_force.h"
 #include "outsize/pack/csv.h"
-#include "outsize/pack/test_data.h"
 #include "outsize/pack/validate.h"
 
 namespace outsize {

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 
 #include "outsize/base/files.h"
+#include "outsize/base/test_data.h"
 #include "outsize/base/text_edits.h"
 
 namespace outsize {
@@ -109,13 +109,8 @@ constexpr Known kKnown[] = {
     {"g10-VIT-1024", 1489, 1563, 49.319, 1.654, 3.4, 14.619, 1487},
 };
 
-std::string trace_folder() {
-  if (const char* data = std::getenv("OUTSIZE_DATA")) return std::string(data) + "/trace";
-  return std::string(OUTSIZE_SOURCE_DIR) + "/../shared/data/trace";
-}
-
 TEST(ImportOpTrace, PublicTracesHaveTheirKnownPeaksAndFloors) {
-  const std::string folder = trace_folder();
+  const std::string folder = (data_folder() / "trace").string();
   if (!std::filesystem::is_directory(folder))
     GTEST_SKIP() << "no public traces at " << folder << " (set OUTSIZE_DATA)";
   for (const Known& known : kKnown) {

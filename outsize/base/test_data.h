@@ -1,4 +1,4 @@
-// Where the public instances lie, for the tests of this folder.
+// Where the public instances lie. For tests only.
 #pragma once
 
 #include <cstdlib>
