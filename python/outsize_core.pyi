@@ -179,7 +179,6 @@ class Report(TypedDict):
     moved_in: int
     moved_write: int
     moved_read: int
-    reruns: int
     swapped: dict[str, int]  # bytes copied, by their storage's role
     rerun_ops: list[int]
     arena_highest: int  # one past the highest byte served, copied, or in a home or input at entry

@@ -182,10 +182,7 @@ class StreamExecutor : public Executor {
   }
 
   void count(const ProgramStep& step, StepReport& done) {
-    if (step.kind == InstructionKind::kRerun) {
-      ++done.reruns;
-      done.rerun_ops.push_back(step.op);
-    }
+    if (step.kind == InstructionKind::kRerun) done.rerun_ops.push_back(step.op);
     if (step.kind != InstructionKind::kCopy) return;
     const CopyCall& copy = step.copy;
     (copy.to == Tier::kDisk       ? done.moved_write
@@ -204,7 +201,6 @@ class StreamExecutor : public Executor {
       all.moved_in += done.moved_in;
       all.moved_write += done.moved_write;
       all.moved_read += done.moved_read;
-      all.reruns += done.reruns;
       all.rerun_ops.insert(all.rerun_ops.end(), done.rerun_ops.begin(), done.rerun_ops.end());
       for (const auto& [role, bytes] : done.swapped) all.swapped[role] += bytes;
     }

@@ -44,8 +44,7 @@ struct InstructionTimes {
 struct StepReport {
   int64_t step_ns = 0;
   int64_t moved_out = 0, moved_in = 0, moved_write = 0, moved_read = 0;
-  std::map<Role, int64_t> swapped;  // bytes copied, by their storage's role
-  int64_t reruns = 0;
+  std::map<Role, int64_t> swapped;      // bytes copied, by their storage's role
   std::vector<OpId> rerun_ops;          // in the order they were run again
   std::vector<InstructionTimes> times;  // per instruction; empty if not recorded
 };

@@ -59,7 +59,6 @@ py::dict report_of(const StepResult& result) {
   d["moved_in"] = result.report.moved_in;
   d["moved_write"] = result.report.moved_write;
   d["moved_read"] = result.report.moved_read;
-  d["reruns"] = result.report.reruns;
   py::dict swapped;
   for (const auto& [role, bytes] : result.report.swapped)
     swapped[std::string(kRoleNames.name(role)).c_str()] = bytes;

@@ -121,7 +121,6 @@ class FakeDevice : public Device {
       std::memset(at(Tier::kDevice, call.workspace.begin), 0xDD,
                   static_cast<size_t>(call.workspace.size()));
     hash_op(graph_, call.op, seen, written, generator);
-    reruns += call.rerun ? 1 : 0;
     if (call.rerun) rerun_ops.push_back(call.op);
     return Done{};
   }
@@ -150,7 +149,7 @@ class FakeDevice : public Device {
   uint64_t generator = 77;
   InstructionId fault_at;
   Fault fault = Fault::kNone;
-  int64_t begins = 0, ends = 0, reruns = 0;
+  int64_t begins = 0, ends = 0;
   // Bytes really copied, from tier to tier, and the ops run again; of all steps.
   std::array<std::array<std::atomic<int64_t>, kTiers>, kTiers> moved{};
   std::vector<OpId> rerun_ops;
