@@ -134,15 +134,18 @@ class Comparison:
         """Most anonymous bytes the planned process had, over what it had after capture."""
         first = self.last_capture if since_last_capture else -1
         base = self.planned.steps[first]["memory"] if first >= 0 else self.after_prepare
-        later = [sample for step in self.samples[first + 1 :] for sample in step]
-        later += [step["memory"] for step in self.planned.steps[first + 1 :]]
+        later = self._memory(first + 1)
         return max([m["anonymous"] - base["anonymous"] for m in later], default=0)
 
     def shared_growth(self) -> int:
         """Most shared bytes (the tiers' memories) the planned process had in any step, over what it had once built."""
-        samples = [sample for step in self.samples for sample in step]
-        samples += [step["memory"] for step in self.planned.steps]
-        return max(m["shared"] for m in samples) - int(self.planned.built["memory"]["shared"])
+        most = max(m["shared"] for m in self._memory())
+        return most - int(self.planned.built["memory"]["shared"])
+
+    def _memory(self, first: int = 0) -> list[dict[str, int]]:
+        """The planned process's memory within and after its steps, from step `first` on."""
+        within = [sample for step in self.samples[first:] for sample in step]
+        return within + [step["memory"] for step in self.planned.steps[first:]]
 
     @property
     def host_bytes(self) -> int:
