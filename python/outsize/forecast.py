@@ -140,6 +140,12 @@ def swapped_and_recomputed(
     return swapped, recomputed
 
 
+def rerun_names(graph: dict[str, Any], plan: dict[str, Any]) -> dict[int, str]:
+    """The ops that `plan` runs again, by name and module."""
+    again = {i["op"] for i in plan["instructions"] if i["kind"] == "rerun"}
+    return {op: op_in_module(graph["ops"][op]) for op in again}
+
+
 def op_in_module(op: dict[str, Any]) -> str:
     """
     >>> op_in_module({"name": "aten.mul.Tensor", "site": {"module": "h.0.drop"}})

@@ -21,7 +21,7 @@ import outsize_core
 from . import cache
 from .core import translated
 from .errors import CaptureError, InfeasibleError
-from .forecast import Forecast, moved_bytes, swapped_and_recomputed
+from .forecast import Forecast, moved_bytes, rerun_names, swapped_and_recomputed
 from .splitting import split_for
 
 # (storage id, tier, address): where a persistent storage lies between steps.
@@ -52,6 +52,7 @@ class Prepared:
     profile: str
     plan: str
     forecast: Forecast
+    rerun_names: dict[int, str]  # of the ops that the plan runs again, by their index in `graph`
 
 
 class Planner:
@@ -174,7 +175,8 @@ class Planner:
         plan_text = str(result["plan"])
         with translated():
             simulated = outsize_core.simulate(graph_text, profile_text, machine, plan_text)
-        swapped, recomputed = swapped_and_recomputed(json.loads(graph_text), json.loads(plan_text))
+        planned_graph, plan = json.loads(graph_text), json.loads(plan_text)
+        swapped, recomputed = swapped_and_recomputed(planned_graph, plan)
         forecast = Forecast(
             planner=result["planner"],
             step_s=result["step_ns"] / 1e9,
@@ -192,7 +194,8 @@ class Planner:
             planning_s=time.monotonic() - started,
             timeline=[(at, held) for at, held in simulated["tiers"]["device"]["timeline"]],
         )
-        return Prepared(graph_text, profile_text, plan_text, forecast)
+        names = rerun_names(planned_graph, plan)
+        return Prepared(graph_text, profile_text, plan_text, forecast, names)
 
     def _forms(
         self,

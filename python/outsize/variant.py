@@ -20,7 +20,7 @@ from .capture.entries import Names
 from .capture.result import Capture, NewState
 from .core import translated
 from .errors import InfeasibleError, StepError
-from .forecast import Forecast, StepRecord, moved_bytes, op_in_module
+from .forecast import Forecast, StepRecord, moved_bytes
 from .homes import Homes, Place, Ranges, Tier, typed
 from .planning import Border, Budgets, Planner, Prepared, Reserved
 
@@ -47,7 +47,7 @@ class Variant:
         self._storages: list[dict[str, Any]] = graph["storages"]
         self._plan: dict[str, Any] = json.loads(prepared.plan)
         self._used = Ranges(self._plan)
-        self._rerun_names = _rerun_names(prepared, self._plan)
+        self._rerun_names = prepared.rerun_names
         self._entry_homes = _homes_in(self._plan, "entry")
         self._exit_homes = _homes_in(self._plan, "exit")
         self._written = _written(graph)
@@ -255,15 +255,6 @@ def _homes_apart(name: str, border: Border, prepared: Prepared) -> str:
         f"its own: {len(moving)} tensors ({format_bytes(size)}) move whenever steps change between them, "
         "and a NumPy array of one has to be taken anew after that"
     )
-
-
-def _rerun_names(prepared: Prepared, plan: dict[str, Any]) -> dict[int, str]:
-    """The ops that the plan runs again, by name and module; of the graph as it was planned, cut or not."""
-    again = {i["op"] for i in plan["instructions"] if i["kind"] == "rerun"}
-    if not again:
-        return {}
-    ops = json.loads(prepared.graph)["ops"]
-    return {op: op_in_module(ops[op]) for op in again}
 
 
 def _homes_in(plan: dict[str, Any], border: str) -> dict[int, Place]:
