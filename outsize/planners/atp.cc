@@ -178,9 +178,7 @@ class Decider {
   }
 
   bool drop(const Candidate& candidate, size_t k) {
-    const auto run = [&](OpId op) -> std::optional<int64_t> {
-      return c_.problem->profile->ops[op.index()].ns;
-    };
+    const Program::RunPrice run = run_times(c_);
     // Sources are held for nothing where there is room, or where less than half is held for it;
     // else they are made again.
     const auto hold = [&](int32_t from, int32_t to, int64_t bytes) -> int64_t {

@@ -144,6 +144,53 @@ inline int64_t least_named(const Result<Planned>& planned) {
   return named ? std::stoll(message.substr(at + 1)) : -1;
 }
 
+// At a twentieth of the peak the planner says a least budget, below half of it, and that works.
+inline void expect_least_budget_works(const Setting& s, const std::string& name) {
+  const int64_t least = least_named(s.plan(name, s.peak() / 20));
+  EXPECT_TRUE(s.plan(name, least).ok());
+  EXPECT_LT(least, s.peak() / 2);
+}
+
+// The plan that one thread and three make.
+inline Planned same_at_any_thread_count(Setting s, const std::string& name, int64_t device) {
+  const Result<Planned> one = s.plan(name, device);
+  s.problem.threads = 3;
+  const Result<Planned> three = s.plan(name, device);
+  EXPECT_TRUE(one.ok() && three.ok());
+  if (!one.ok() || !three.ok()) return {};
+  EXPECT_EQ(one->plan, three->plan);
+  return *one;
+}
+
+// Of a planner that swaps and recomputes: neither where it may not, at seven tenths of the peak.
+inline void expect_keeps_to_what_is_allowed(Setting s, const std::string& name) {
+  const int64_t device = s.peak() * 7 / 10;
+  s.problem.allow.recompute = false;
+  EXPECT_EQ(s.plan(name, device)->statistics.reruns, 0);
+  s.problem.allow = {};
+  s.problem.allow.swap = false;
+  EXPECT_EQ(s.plan(name, device)->statistics.copies, 0);
+  s.problem.allow.recompute = false;
+  EXPECT_EQ(s.plan(name, device).error().kind, ErrorKind::kInfeasible);
+  EXPECT_EQ(s.plan(name, s.peak() * 11 / 10)->statistics.copies, 0);
+}
+
+// What a planner does in many steps.
+struct Tally {
+  int64_t plans = 0, copies = 0, reruns = 0;
+
+  // There may be no plan, but for no other reason than the budget.
+  void add(const Result<Planned>& planned) {
+    if (!planned.ok()) {
+      EXPECT_EQ(planned.error().kind, ErrorKind::kInfeasible) << planned.error().message;
+      return;
+    }
+    ++plans;
+    copies += planned->statistics.copies;
+    reruns += planned->statistics.reruns;
+  }
+};
+
 // f makes a (40 B); g, h and i make something small (1 B), from the batch x and from each other; k
 // reads a and the last of them. Storages 0 to 5: x, a, c, d, e, y.
 inline Graph gap_graph() {

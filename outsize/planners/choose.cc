@@ -8,9 +8,8 @@
 namespace outsize::planning {
 namespace {
 
-constexpr double kTiny = 1e-3;         // ns; keeps scores of free choices finite
-constexpr int32_t kBlock = 32;         // ranks looked at as one, for the highest usage
-constexpr int64_t kNever = 1ll << 60;  // ns
+constexpr double kTiny = 1e-3;  // ns; keeps scores of free choices finite
+constexpr int32_t kBlock = 32;  // ranks looked at as one, for the highest usage
 
 }  // namespace
 
@@ -256,7 +255,7 @@ std::optional<int64_t> Chooser::run_price(OpId op) const {
 
 int64_t Chooser::hold_price(int32_t from, int32_t to, int64_t bytes) const {
   if (highest(from, to) + bytes <= params_.capacity) return 0;
-  if (!params_.swap) return kNever;
+  if (!params_.swap) return kNeverNs;
   return static_cast<int64_t>(static_cast<double>(bytes) *
                               (prices_.out_per_byte + prices_.in_per_byte)) +
          prices_.out_latency_ns + prices_.in_latency_ns;

@@ -5,7 +5,7 @@
 //   recompute-everything   each activation that can be made again is dropped wherever the next op
 //                          doesn't touch it; what that leaves too large is swapped where it may be
 #include "outsize/planners/dissolve.h"
-#include "outsize/planners/realise.h"
+#include "outsize/planners/plan_once.h"
 
 namespace outsize::planning {
 namespace {
@@ -52,16 +52,8 @@ std::optional<Plan> plan_of(const Case& c, Make make, Trouble& trouble) {
 }
 
 Status plan_forced(Search& search, const std::string& name, Make make) {
-  Trouble trouble;
-  const std::optional<Plan> plan = plan_of(search.step(), make, trouble);
-  search.problem().deadline->spend(1);
-  if (!plan)
-    return search.infeasible(name, trouble, works_at(search.step(), [&](const Case& at) {
-                               Trouble why;
-                               return plan_of(at, make, why).has_value();
-                             }));
-  search.offer(*plan);
-  return Done{};
+  return plan_once(search, name,
+                   [make](const Case& c, Trouble& trouble) { return plan_of(c, make, trouble); });
 }
 
 }  // namespace

@@ -78,14 +78,10 @@ size_t touch_at(const Program& program, int32_t instance, int32_t step) {
 
 std::optional<Program::Draft> draft_remake(const Case& c, const Program& program, int32_t instance,
                                            int32_t from) {
-  constexpr int64_t kNever = int64_t{1} << 60;
-  const auto run = [&](OpId op) -> std::optional<int64_t> {
-    return c.problem->profile->ops[op.index()].ns;
-  };
-  const auto hold = [](int32_t, int32_t, int64_t) { return kNever; };
+  const auto hold = [](int32_t, int32_t, int64_t) { return kNeverNs; };
   std::optional<Program::Draft> draft =
-      program.draft_drop(instance, touch_at(program, instance, from), run, hold);
-  if (draft && draft->hold_ns >= kNever) return std::nullopt;
+      program.draft_drop(instance, touch_at(program, instance, from), run_times(c), hold);
+  if (draft && draft->hold_ns >= kNeverNs) return std::nullopt;
   return draft;
 }
 

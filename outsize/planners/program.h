@@ -31,6 +31,9 @@ struct Touch {
   bool away = false;  // off the device in the gap that follows
 };
 
+// A price that nothing is worth, in ns.
+inline constexpr int64_t kNeverNs = int64_t{1} << 60;
+
 // Whether a touch needs the content that the gap before it kept.
 inline bool needs_content(const Touch& t) {
   return t.reads || (t.before != t.after && t.before > 0);
@@ -107,8 +110,8 @@ class Program {
     bool reborn = false;           // the next touch writes that content afresh: nothing is run
     std::optional<int32_t> joins;  // an earlier instance with that content serves: nothing is run
 
-    // Prices may be as high as "never" (2^60), and many are added up: the sum stays below overflow.
-    void hold(int64_t ns) { hold_ns = std::min(hold_ns + ns, int64_t{1} << 61); }
+    // Many prices are added up, each as high as kNeverNs: the sum stays below overflow.
+    void hold(int64_t ns) { hold_ns = std::min(hold_ns + ns, 2 * kNeverNs); }
   };
   // How the content in the gap after touch `k` would be made again before the next touch; none
   // where it can't be.

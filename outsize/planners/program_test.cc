@@ -15,7 +15,7 @@ std::vector<OpId> in_order(const Graph& graph) {
 
 std::optional<int64_t> one(OpId) { return 1; }
 int64_t for_nothing(int32_t, int32_t, int64_t) { return 0; }
-int64_t never(int32_t, int32_t, int64_t) { return int64_t{1} << 60; }
+int64_t never(int32_t, int32_t, int64_t) { return kNeverNs; }
 
 std::vector<std::string> names(const Graph& graph, const Program& program) {
   std::vector<std::string> out;

@@ -43,10 +43,16 @@ std::optional<Plan> realise_within(const Case& c, const Decide& decide, Trouble&
   return std::nullopt;
 }
 
+std::vector<int64_t> op_times(const Case& c, const Program& program) {
+  std::vector<int64_t> times;
+  for (int32_t s : program.order())
+    times.push_back(c.problem->profile->ops[program.step(s).op.index()].ns);
+  return times;
+}
+
 std::vector<int64_t> starts_of(const Case& c, const Program& program) {
   std::vector<int64_t> starts{0};
-  for (int32_t s : program.order())
-    starts.push_back(starts.back() + c.problem->profile->ops[program.step(s).op.index()].ns);
+  for (int64_t ns : op_times(c, program)) starts.push_back(starts.back() + ns);
   return starts;
 }
 
@@ -86,7 +92,7 @@ int64_t device_bytes_of(const Case& c, const PartInfo& part) {
 }
 
 int64_t copy_ns_of(const Link& link, int64_t bytes) {
-  if (link.bytes_per_s <= 0) return int64_t{1} << 60;
+  if (link.bytes_per_s <= 0) return kNeverNs;
   return link.latency_ns + static_cast<int64_t>(static_cast<double>(bytes) * 1e9 /
                                                 static_cast<double>(link.bytes_per_s));
 }

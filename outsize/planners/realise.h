@@ -55,6 +55,8 @@ using Decide = std::function<std::optional<Decision>(int64_t capacity, Trouble& 
 std::optional<Plan> realise_within(const Case& c, const Decide& decide, Trouble& trouble,
                                    const RealiseOptions& options = {});
 
+// Per rank: how long its step takes alone. Nanoseconds.
+std::vector<int64_t> op_times(const Case& c, const Program& program);
 // Per rank: when its step starts if nothing waits; and the end. Nanoseconds.
 std::vector<int64_t> starts_of(const Case& c, const Program& program);
 

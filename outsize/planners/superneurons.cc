@@ -75,11 +75,9 @@ Segments segments_of(const Case& c, const Program& program, size_t forward) {
 // Nothing is held from the forward pass for a recomputation; in the backward pass nothing is run
 // that could have been held.
 void drop_stash(const Case& c, Program& program, int32_t part, int32_t forward, bool share) {
-  auto run = [&](OpId op) -> std::optional<int64_t> {
-    return c.problem->profile->ops[op.index()].ns;
-  };
+  const Program::RunPrice run = run_times(c);
   auto hold = [&](int32_t from, int32_t to, int64_t) -> int64_t {
-    return from < forward && to >= forward ? int64_t{1} << 60 : 0;
+    return from < forward && to >= forward ? kNeverNs : 0;
   };
   const std::vector<Touch>& touches = program.instance(part).touches;
   for (size_t k = 0; k + 1 < touches.size(); ++k) {

@@ -111,10 +111,6 @@ CacheRun run_cache(const Case& c, const Program& program, std::vector<int64_t> u
   return Cache(c, program, std::move(usage), capacity, fetch_at).run();
 }
 
-void mark_away(Program& program, const Gap& gap) {
-  program.instance(gap.instance).touches[static_cast<size_t>(gap.touch)].away = true;
-}
-
 void time_stays(const std::vector<CacheStay>& stays, std::vector<Move>& moves) {
   for (const CacheStay& stay : stays) {
     Move* move = move_of(moves, stay.gap);

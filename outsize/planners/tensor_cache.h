@@ -31,7 +31,6 @@ struct CacheRun {
 CacheRun run_cache(const Case& c, const Program& program, std::vector<int64_t> usage,
                    int64_t capacity, const std::vector<int32_t>& fetch_at = {});
 
-void mark_away(Program& program, const Gap& gap);
 // Gives the stays' moves their times. Requires: the gaps are marked, `moves` as moves_of has them.
 void time_stays(const std::vector<CacheStay>& stays, std::vector<Move>& moves);
 

@@ -252,8 +252,7 @@ Decision decide_tflms(const Case& c, const std::vector<TflmsTensor>& tensors, si
                       int64_t capacity, const TflmsRules& rules) {
   Program program = plain_program(c);
   for (size_t i = 0; i < count; ++i)
-    for (const TflmsSwapIn& swap : tensors[i].swap_ins)
-      program.instance(swap.gap.instance).touches[static_cast<size_t>(swap.gap.touch)].away = true;
+    for (const TflmsSwapIn& swap : tensors[i].swap_ins) mark_away(program, swap.gap);
   std::vector<Move> moves = timed_moves(c, program, capacity, 1.0);
   for (size_t i = 0; i < count; ++i)
     for (const TflmsSwapIn& swap : tensors[i].swap_ins) {

@@ -162,32 +162,22 @@ TEST(Tflms, NeedsSwapping) {
 TEST(Tflms, SamePlanAtAnyThreadCount) {
   const Graph graph = transformer_graph(
       {.layers = 4, .batch = 8, .sequence = 64, .hidden = 64, .heads = 4, .vocabulary = 100});
-  Setting s(graph, byte_costs(graph, 2));
-  const Result<Planned> one = s.plan("tflms", s.peak() * 6 / 10);
-  s.problem.threads = 3;
-  const Result<Planned> three = s.plan("tflms", s.peak() * 6 / 10);
-  ASSERT_TRUE(one.ok() && three.ok());
-  EXPECT_EQ(one->plan, three->plan);
-  EXPECT_GT(one->statistics.copies, 0);
+  const Setting s(graph, byte_costs(graph, 2));
+  const Planned planned = same_at_any_thread_count(s, "tflms", s.peak() * 6 / 10);
+  EXPECT_GT(planned.statistics.copies, 0);
 }
 
 TEST(Tflms, PlansRandomSteps) {
-  int64_t copies = 0, plans = 0;
+  Tally tally;
   for (uint64_t seed = 1; seed <= 15; ++seed) {
     const Graph graph = random_graph(seed, 40);
     Setting s(graph, random_costs(graph, seed));
     for (const int64_t percent : {80, 90, 95}) {
-      const Result<Planned> planned = s.plan("tflms", s.peak() * percent / 100);
-      if (!planned.ok()) {
-        EXPECT_EQ(planned.error().kind, ErrorKind::kInfeasible) << planned.error().message;
-        continue;
-      }
-      ++plans;
-      copies += planned->statistics.copies;
+      tally.add(s.plan("tflms", s.peak() * percent / 100));
     }
   }
-  EXPECT_GT(plans, 5);
-  EXPECT_GT(copies, 5);
+  EXPECT_GT(tally.plans, 5);
+  EXPECT_GT(tally.copies, 5);
 }
 
 }  // namespace

@@ -33,6 +33,10 @@ std::vector<Gap> stashed_gaps(const Program& program, int32_t forward) {
   return gaps;
 }
 
+void mark_away(Program& program, const Gap& gap) {
+  program.instance(gap.instance).touches[static_cast<size_t>(gap.touch)].away = true;
+}
+
 Move* move_of(std::vector<Move>& moves, const Gap& gap) {
   auto at = std::lower_bound(moves.begin(), moves.end(), gap, [](const Move& m, const Gap& g) {
     return m.instance != g.instance ? m.instance < g.instance : m.touch < g.touch;

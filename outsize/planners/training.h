@@ -30,6 +30,8 @@ std::vector<Gap> activation_gaps(const Program& program);
 // is the rank of the first backward step.
 std::vector<Gap> stashed_gaps(const Program& program, int32_t forward);
 
+// Its content leaves the device for the gap. Requires: no drop has changed the instance since.
+void mark_away(Program& program, const Gap& gap);
 // The move of a gap. Requires: `moves` as moves_of has them. Null where there is none.
 Move* move_of(std::vector<Move>& moves, const Gap& gap);
 

@@ -296,58 +296,35 @@ TEST(Capuchin, NothingComesInWhereMemoryIsShort) {
 }
 
 TEST(Capuchin, SaysTheLeastBudgetAndThatWorks) {
-  const Setting s = transformer_setting();
-  const int64_t least = least_named(s.plan("capuchin", s.peak() / 20));
-  EXPECT_TRUE(s.plan("capuchin", least).ok());
-  EXPECT_LT(least, s.peak() / 2);
+  expect_least_budget_works(transformer_setting(), "capuchin");
 }
 
 TEST(Capuchin, SamePlanAtAnyThreadCount) {
-  Setting s = transformer_setting();
-  const Result<Planned> one = s.plan("capuchin", s.peak() / 2);
-  s.problem.threads = 3;
-  const Result<Planned> three = s.plan("capuchin", s.peak() / 2);
-  ASSERT_TRUE(one.ok() && three.ok());
-  EXPECT_EQ(one->plan, three->plan);
-  EXPECT_GT(one->statistics.copies, 0);
-  EXPECT_GT(one->statistics.reruns, 0);
+  const Setting s = transformer_setting();
+  const Planned planned = same_at_any_thread_count(s, "capuchin", s.peak() / 2);
+  EXPECT_GT(planned.statistics.copies, 0);
+  EXPECT_GT(planned.statistics.reruns, 0);
 }
 
 TEST(Capuchin, KeepsToWhatIsAllowed) {
-  Setting s = transformer_setting();
-  const int64_t device = s.peak() * 7 / 10;
-  s.problem.allow.recompute = false;
-  EXPECT_EQ(s.plan("capuchin", device)->statistics.reruns, 0);
-  s.problem.allow = {};
-  s.problem.allow.swap = false;
-  EXPECT_EQ(s.plan("capuchin", device)->statistics.copies, 0);
-  s.problem.allow.recompute = false;
-  EXPECT_EQ(s.plan("capuchin", device).error().kind, ErrorKind::kInfeasible);
-  EXPECT_EQ(s.plan("capuchin", s.peak() * 11 / 10)->statistics.copies, 0);
+  expect_keeps_to_what_is_allowed(transformer_setting(), "capuchin");
 }
 
 TEST(Capuchin, PlansRandomSteps) {
   for (const bool swap : {true, false}) {
-    int64_t copies = 0, reruns = 0, plans = 0;
+    Tally tally;
     for (uint64_t seed = 1; seed <= 15; ++seed) {
       const Graph graph = random_graph(seed, 40);
       Setting s(graph, random_costs(graph, seed));
       s.work = 4;
       s.problem.allow.swap = swap;
       for (const int64_t percent : {60, 80, 95}) {
-        const Result<Planned> planned = s.plan("capuchin", s.peak() * percent / 100);
-        if (!planned.ok()) {
-          EXPECT_EQ(planned.error().kind, ErrorKind::kInfeasible) << planned.error().message;
-          continue;
-        }
-        ++plans;
-        copies += planned->statistics.copies;
-        reruns += planned->statistics.reruns;
+        tally.add(s.plan("capuchin", s.peak() * percent / 100));
       }
     }
-    EXPECT_GT(plans, 5);
-    EXPECT_GT(swap ? copies : reruns, 5);
-    EXPECT_EQ(swap ? 0 : copies, 0);
+    EXPECT_GT(tally.plans, 5);
+    EXPECT_GT(swap ? tally.copies : tally.reruns, 5);
+    EXPECT_EQ(swap ? 0 : tally.copies, 0);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <map>
 #include <queue>
 
+#include "outsize/base/bytes.h"
 #include "outsize/planners/g10/lane.h"
 #include "outsize/planners/training.h"
 
@@ -24,13 +25,6 @@ struct Candidate {
   int64_t bytes = 0;  // on the device
   double worth = 0;
 };
-
-std::vector<int64_t> op_times(const Case& c, const Program& program) {
-  std::vector<int64_t> ns;
-  for (int32_t s : program.order())
-    ns.push_back(c.problem->profile->ops[program.step(s).op.index()].ns);
-  return ns;
-}
 
 class Chooser {
  public:
@@ -184,7 +178,7 @@ class Chooser {
   int64_t bytes_below(const Candidate& candidate) const {
     const int64_t block =
         std::max(c_.problem->machine->disk_alignment, c_.problem->machine->alignment);
-    return (part(candidate.migration).bytes() + block - 1) / block * block;
+    return round_up(part(candidate.migration).bytes(), block);
   }
   // Held from the first time it leaves on: what it is copied from again.
   bool has_room(const Candidate& candidate, Tier t) {

@@ -132,8 +132,7 @@ Stages stages_of(const Case& c, int64_t capacity) {
   Stages out;
   out.leave.resize(program.size());
   out.enter.resize(program.size());
-  for (int32_t s : program.order())
-    out.ns.push_back(c.problem->profile->ops[program.step(s).op.index()].ns);
+  out.ns = op_times(c, program);
   const std::vector<Move> homes = timed_moves(c, program, capacity);  // of parameters, if settled
   std::vector<int64_t> bytes = usage_of(c, program, homes);
   for (size_t i = 0; i < gaps.size(); ++i) {

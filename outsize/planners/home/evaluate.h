@@ -49,12 +49,11 @@ struct Score {
 
 // All of these affect the result; each is a rule of the paper's, off for ablations.
 struct Rules {
-  bool prefetch = true;  // copies in run beside the stage before; off: they are waited for
-  bool asynchronous =
-      true;                // copies out run beside the stages that follow; off: they are waited for
-  bool seeds = true;       // ours: among the first particles all kept, all swapped, all remade
-  bool global = true;      // particles follow the best of the last iteration
-  bool historical = true;  // and their own best
+  bool prefetch = true;      // copies in run beside the stage before; off: they are waited for
+  bool asynchronous = true;  // copies out beside the stages that follow; off: they are waited for
+  bool seeds = true;         // ours: among the first particles all kept, all swapped, all remade
+  bool global = true;        // particles follow the best of the last iteration
+  bool historical = true;    // and their own best
   int64_t particles = 500;
   int64_t iterations = 500;
 };

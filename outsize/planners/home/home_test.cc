@@ -135,58 +135,36 @@ TEST(Home, UniformPoliciesReachLowerBudgetsThanRandomOnes) {
 }
 
 TEST(Home, SaysTheLeastBudgetAndThatWorks) {
-  const Setting s = transformer_setting();
-  const int64_t least = least_named(s.plan("home", s.peak() / 20));
-  EXPECT_TRUE(s.plan("home", least).ok());
-  EXPECT_LT(least, s.peak() / 2);
+  expect_least_budget_works(transformer_setting(), "home");
 }
 
 TEST(Home, SamePlanAtAnyThreadCount) {
   Setting s = transformer_setting();
   s.work = 600;
-  const Result<Planned> one = s.plan("home", s.peak() / 2);
-  s.problem.threads = 3;
-  const Result<Planned> three = s.plan("home", s.peak() / 2);
-  ASSERT_TRUE(one.ok() && three.ok());
-  EXPECT_EQ(one->plan, three->plan);
-  EXPECT_GT(one->statistics.copies, 0);
-  EXPECT_GT(one->statistics.reruns, 0);
+  const Planned planned = same_at_any_thread_count(s, "home", s.peak() / 2);
+  EXPECT_GT(planned.statistics.copies, 0);
+  EXPECT_GT(planned.statistics.reruns, 0);
 }
 
 TEST(Home, KeepsToWhatIsAllowed) {
   Setting s = transformer_setting();
   s.work = 600;
-  const int64_t device = s.peak() * 7 / 10;
-  s.problem.allow.recompute = false;
-  EXPECT_EQ(s.plan("home", device)->statistics.reruns, 0);
-  s.problem.allow = {};
-  s.problem.allow.swap = false;
-  EXPECT_EQ(s.plan("home", device)->statistics.copies, 0);
-  s.problem.allow.recompute = false;
-  EXPECT_EQ(s.plan("home", device).error().kind, ErrorKind::kInfeasible);
-  EXPECT_EQ(s.plan("home", s.peak() * 11 / 10)->statistics.copies, 0);
+  expect_keeps_to_what_is_allowed(std::move(s), "home");
 }
 
 TEST(Home, PlansRandomSteps) {
-  int64_t copies = 0, reruns = 0, plans = 0;
+  Tally tally;
   for (uint64_t seed = 1; seed <= 15; ++seed) {
     const Graph graph = random_graph(seed, 40);
     Setting s(graph, random_costs(graph, seed));
     s.work = 500;
     for (const int64_t percent : {70, 80, 95}) {
-      const Result<Planned> planned = s.plan("home", s.peak() * percent / 100);
-      if (!planned.ok()) {
-        EXPECT_EQ(planned.error().kind, ErrorKind::kInfeasible) << planned.error().message;
-        continue;
-      }
-      ++plans;
-      copies += planned->statistics.copies;
-      reruns += planned->statistics.reruns;
+      tally.add(s.plan("home", s.peak() * percent / 100));
     }
   }
-  EXPECT_GT(plans, 5);
-  EXPECT_GT(copies, 5);
-  EXPECT_GT(reruns, 0);
+  EXPECT_GT(tally.plans, 5);
+  EXPECT_GT(tally.copies, 5);
+  EXPECT_GT(tally.reruns, 0);
 }
 
 }  // namespace
