@@ -13,6 +13,7 @@ BENCHES = {
     "packing": "addresses for public instances, beside other packers",
     "atp": "throughput against batch for four nets on two GPUs, beside the planners of the literature",
     "planning": "the planner on public traces, beside optima and what peers reach",
+    "planners": "every planner by name on the same steps and budgets: docs/comparison.md",
     "sharing": "policies for several jobs on one memory, beside what was published",
     "remat": "recompute planners on public traces, beside what their own code reaches",
     "swapadvisor": "SwapAdvisor's figures, rebuilt, beside the paper's",
