@@ -23,6 +23,7 @@ from .core import translated
 from .errors import CaptureError, InfeasibleError
 from .forecast import Forecast, moved_bytes, rerun_names, swapped_and_recomputed
 from .splitting import split_for
+from .surroundings import cpu_name, say_if_planned_elsewhere
 
 # (storage id, tier, address): where a persistent storage lies between steps.
 Border = Sequence[tuple[int, str, int]]
@@ -95,7 +96,9 @@ class Planner:
     def _this_machine(self) -> str:
         threads = str(torch.get_num_threads())
         drive = "" if self._disk_folder is None else str(os.stat(self._disk_folder).st_dev)
-        key = cache.digest_of("machine", torch.__version__, threads, _cpu(), drive, _core_build())
+        key = cache.digest_of(
+            "machine", torch.__version__, threads, cpu_name(), drive, _core_build()
+        )
         known = cache.load("machine", key, self._log) if self._use_cache else None
         if known is None:
             self._log("measuring this machine's copies (once, a few seconds)")
@@ -136,6 +139,8 @@ class Planner:
         Raises InfeasibleError with the floor and what sets it where no plan fits.
         """
         started = time.monotonic()
+        if self._use_cache:
+            say_if_planned_elsewhere(graph, self._log)
         return self.plan(self.profile(graph, inputs), inputs, budgets, border, reserved, started)
 
     def plan(
@@ -304,11 +309,3 @@ def _core_build() -> str:
     """Names the build of the core: another build may plan differently."""
     built = os.stat(outsize_core.__file__)
     return f"{built.st_size} {built.st_mtime_ns}"
-
-
-def _cpu() -> str:
-    with open("/proc/cpuinfo") as file:
-        for line in file:
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return "unknown"

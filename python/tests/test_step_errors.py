@@ -148,7 +148,7 @@ def _binary(text: str) -> str:
     return "\x00\x01" * 50
 
 
-@pytest.mark.parametrize("kind", ["machine", "ops", "plan"])
+@pytest.mark.parametrize("kind", ["machine", "ops", "plan", "surroundings"])
 @pytest.mark.parametrize(
     "damage", [_truncate, _other_version, _flip_a_digit, _somebody_elses, _binary]
 )
@@ -159,7 +159,7 @@ def test_damaged_files_are_ignored_with_a_line(
     quiet: list[str] = []
     wanted = _loss(quiet)
     assert not [line for line in quiet if str(cache) in line], quiet
-    assert {path.name for path in cache.iterdir()} == {"machine", "ops", "plan"}
+    assert {path.name for path in cache.iterdir()} == {"machine", "ops", "plan", "surroundings"}
     files = sorted((cache / kind).iterdir())
     assert files
     for path in files:
@@ -182,6 +182,26 @@ def test_a_cache_that_cannot_be_written_is_no_matter(
     said: list[str] = []
     _loss(said)
     assert [line for line in said if "can't write" in line], said
+
+
+def test_another_pytorch_plans_again_and_says_so(
+    cache: Path, filled_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(filled_cache, cache)
+    said: list[str] = []
+    wanted = _loss(said)
+    assert not [line for line in said if "planned before" in line], said
+    plans = set((cache / "plan").iterdir())
+
+    here = torch.__version__
+    monkeypatch.setattr(torch, "__version__", "2.12.1")
+    for lines in (1, 0):  # it is said where nothing kept can be used, and only then
+        said = []
+        assert same(_loss(said), wanted)
+        told = [line for line in said if "planned before" in line]
+        assert len(told) == lines
+    assert set((cache / "plan").iterdir()) > plans
+    monkeypatch.undo()
 
 
 # -- between calls ------------------------------------------------------------------------------
