@@ -194,7 +194,9 @@ void SearchOptions::declare(Command& command) {
   command.option("--seconds", "S", seconds, "stop at the next work boundary after S seconds");
   command.option("--work", "N", work, "stop after N units of work: the same plan on any machine");
   command.option("--seed", "N", seed, "of the search's random choices; 1 by default");
-  command.option("--threads", "N", threads, "speed only, never the answer; 1 by default");
+  command.option("--threads", "N", threads,
+                 "of swapadvisor's and home's searches; others run on one. Speed only, never the "
+                 "answer; 1 by default");
 }
 
 Status SearchOptions::check() const {

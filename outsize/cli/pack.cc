@@ -34,12 +34,15 @@ std::optional<Error> why_not(const PackFile& file, const Packing& packing, int64
                       file.names[packing.conflict->first], file.names[packing.conflict->second]);
   if (packing.over.empty()) return std::nullopt;
   if (packing.proved_infeasible)
-    return infeasible("no packing fits {} bytes; the lower bound is {}", capacity,
-                      packing.lower_bound);
+    return infeasible(
+        "no packing fits {} bytes; the lower bound is {}, the lowest found is {}, {} too many",
+        capacity, packing.lower_bound, packing.height, packing.height - capacity);
   return infeasible(
-      "no packing found in {} bytes: {} of {} buffers end above, the lowest is {} bytes "
-      "high and {} may exist; give more --seconds or --capacity",
-      capacity, packing.over.size(), file.buffers.size(), packing.height, packing.lower_bound);
+      "no packing found in {} bytes: the lowest is {} bytes high, {} too many, where {} of {} "
+      "buffers "
+      "end above; {} may exist; give more --seconds or --capacity",
+      capacity, packing.height, packing.height - capacity, packing.over.size(), file.buffers.size(),
+      packing.lower_bound);
 }
 
 // What the step's storages and workspaces are in program order, to be packed: a storage that is

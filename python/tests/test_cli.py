@@ -138,7 +138,6 @@ def test_machine_measure_without_an_environment_says_what_to_do(tmp_path: Path) 
     assert not (tmp_path / "m.json").exists()
 
 
-@pytest.mark.long
 def test_machine_measure_writes_this_machine(tmp_path: Path) -> None:
     pytest.importorskip("outsize_core", reason="the extension outsize_core is not built")
     if not (COMMAND.parents[1] / "venv").exists():
@@ -150,6 +149,9 @@ def test_machine_measure_writes_this_machine(tmp_path: Path) -> None:
     shown = answer("machine", "show", file)
     assert shown["out"]["bytes_per_s"] > 0
     assert shown["in"]["bytes_per_s"] > 0
+    assert shown["both_bytes_per_s"] > 0
+    for beside in ("compute_permille_beside_copy", "copy_permille_beside_compute"):
+        assert 0 < shown[beside] <= 1000, beside
 
 
 # --- bound ------------------------------------------------------------------------------------------
