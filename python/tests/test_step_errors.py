@@ -193,7 +193,6 @@ def test_another_pytorch_plans_again_and_says_so(
     assert not [line for line in said if "planned before" in line], said
     plans = set((cache / "plan").iterdir())
 
-    here = torch.__version__
     monkeypatch.setattr(torch, "__version__", "2.12.1")
     for lines in (1, 0):  # it is said where nothing kept can be used, and only then
         said = []
@@ -201,7 +200,6 @@ def test_another_pytorch_plans_again_and_says_so(
         told = [line for line in said if "planned before" in line]
         assert len(told) == lines
     assert set((cache / "plan").iterdir()) > plans
-    monkeypatch.undo()
 
 
 # -- between calls ------------------------------------------------------------------------------
@@ -354,7 +352,6 @@ def test_a_step_that_fails_early_is_undone(
     assert re.search(r"\b4 bytes", text) and re.search(r"\b5\b", text), text
     assert error.undone and error.mixed == []
     # What failed was the plan, not the state: another step of the model goes on as eager would.
-    monkeypatch.undo()
     again = plan_of(run, budget="4MiB")
     again(*run.batches[1])
     plain = _large()
@@ -386,7 +383,6 @@ def test_a_step_that_fails_late_is_poisoned_until_restored(
     assert "of two steps mixed: " in str(error) and "aten.add_.Tensor" in str(error)
     assert same(torch.get_rng_state(), generator)
 
-    monkeypatch.undo()
     other = plan_of(run, budget="4MiB")
     for step in (failing, other):
         with pytest.raises(outsize.PoisonedError, match="mix of two steps in .*param:0.weight"):
@@ -414,7 +410,6 @@ def test_restored_says_that_all_is_well(
     failing = plan_of(run, budget="4MiB")
     with pytest.raises(outsize.StepError):
         failing(*run.batches[1])
-    monkeypatch.undo()
     other = plan_of(run, budget="4MiB")
     for parameter in run.model.parameters():  # by means that PyTorch doesn't count
         parameter.data.numpy()[...] = 0.01
