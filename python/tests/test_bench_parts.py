@@ -24,6 +24,7 @@ from outsize.bench.limits import build_allocator
 from outsize.bench.models import UNet, from_file, resnet50_model
 from outsize.bench.picture import Limit, Line, chart, page, section, thin, ticks
 from outsize.bench.process import Worker, WorkerError
+from outsize.bench.report import forecast_checks
 from outsize.bench.text import tokens_file
 
 # ---- Workers ----------------------------------------------------------------------------------
@@ -198,26 +199,67 @@ def test_the_allocator_counts_and_limits_to_the_byte() -> None:
 # ---- What a comparison adds up ----------------------------------------------------------------
 
 
-def test_growth_counts_from_the_last_capture_and_medians_from_the_third_step() -> None:
+def test_memory_counts_from_each_capture_and_medians_from_the_third_step() -> None:
     comparison = Comparison(Settings("resnet50", 4, budget_of=lambda peak: peak))
     comparison.captures_prepared = 1
-    comparison.after_prepare = {"anonymous": 100}
-    # The second call captures again: what it holds meanwhile is not growth, but all that stays later is.
-    for captures, end, within in ((1, 150, 120), (2, 300, 500), (2, 310, 330), (2, 290, 305)):
-        comparison.planned.steps.append({"captures": captures, "memory": {"anonymous": end}})
-        comparison.samples.append([{"anonymous": within}])
-    assert comparison.last_capture == 1
-    assert comparison.anonymous_growth() == 330 - 300
-    assert comparison.anonymous_growth(since_last_capture=False) == 500 - 100
+    comparison.planned.built = {"memory": {"anonymous": 90, "shared": 10}}
+    # The second step has a plan of its own, made between the two.
+    comparison.after_plan = {0: {"anonymous": 100}, 1: {"anonymous": 250}}
+    for captures, end, within, shared in (
+        (1, 120, 150, 30),
+        (2, 300, 500, 35),
+        (2, 310, 330, 40),
+        (2, 290, 305, 35),
+    ):
+        memory = {"anonymous": end, "shared": 35}
+        comparison.planned.steps.append({"captures": captures, "memory": memory})
+        comparison.samples.append([{"anonymous": within, "shared": shared}])
+    assert comparison.anonymous_growth() == 500 - 250  # in the second step, that makes the most
+    assert comparison.shared_growth() == 40 - 10
+    comparison.samples[0].append({"anonymous": 400, "shared": 0})
+    assert comparison.anonymous_growth() == 400 - 100  # nor is the first step's forgotten
 
     for run, times in (
         (comparison.unplanned, (90, 80, 4, 6)),
         (comparison.tuned, (90, 80, 3, 5)),
         (comparison.planned, (90, 80, 6, 10)),
     ):
-        run.steps = [{"step_s": step_s} for step_s in times]
+        captures = [1, 2, 2, 2]
+        run.steps = [{"step_s": s, "captures": n} for s, n in zip(times, captures, strict=True)]
     assert comparison.eager_step_s == 4  # the tuned run's median, the faster one
     assert comparison.planned_step_s == 8 and comparison.ratio == 2
+    # The first plan is of the first step alone; where it is of all, of those that count.
+    assert comparison.first_plan_step_s == 90
+    for step in comparison.planned.steps:
+        step["captures"] = 1
+    assert comparison.first_plan_step_s == 8
+
+
+def test_a_ratio_fails_where_it_must_hold_and_a_forecast_is_only_said() -> None:
+    def checks(ratio: float, off: float, must: bool) -> dict[str, tuple[bool, bool]]:
+        comparison = Comparison(
+            Settings("resnet50", 4, budget_of=lambda peak: peak, ratio_must_hold=must)
+        )
+        comparison.captures_prepared = 1
+        comparison.first_forecast = {"step_s": 1.0}
+        forecast = {"step_s": 1.0, "peak_bytes": 1}
+        for run in (comparison.unplanned, comparison.tuned):
+            run.steps = [{"step_s": off / ratio}] * 4
+        for captures in (1, 2, 2, 2):
+            record = {"peak_bytes": 1, "forecast": forecast}
+            comparison.planned.steps.append({"step_s": off, "captures": captures, "record": record})
+        return {check.name: (check.ok, check.must) for check in forecast_checks(comparison)}
+
+    times = ("time forecast before step 1", "time forecast, steady step")
+    for ratio, off, must, ok in (
+        (1.19, 1.09, True, True),
+        (1.21, 0.89, True, False),
+        (1.21, 1.11, False, False),
+    ):
+        found = checks(ratio, off, must)
+        assert found["planned / unplanned"] == (ok, must)
+        assert [found[name] for name in times] == [(ok, False)] * 2
+        assert found["forecast of the peak"] == (True, True)
 
 
 # ---- Text and models --------------------------------------------------------------------------

@@ -44,6 +44,7 @@ class Settings:
     seed: int = 0
     folder: Path = BUILD_FOLDER / "bench"
     planned_command: Sequence[str] = tuple(PLANNED)
+    ratio_must_hold: bool = False  # or the run fails; otherwise it is only said
 
     def __post_init__(self) -> None:
         if self.steps < 1:
@@ -81,7 +82,8 @@ class Comparison:
     first_forecast: Fields = field(default_factory=dict)  # as printed before step 1
     prepare_s: float = 0.0
     captures_prepared: int = 0
-    after_prepare: dict[str, int] = field(default_factory=dict)  # the planned process's memory
+    # The planned process's memory after each capture and plan, by the index of the step it came before.
+    after_plan: dict[int, dict[str, int]] = field(default_factory=dict)
     samples: list[list[dict[str, int]]] = field(default_factory=list)  # the same, within each step
     closed_digests: dict[str, str] = field(default_factory=dict)
 
@@ -124,28 +126,27 @@ class Comparison:
         return max(int(step["record"]["forecast"]["peak_bytes"]) for step in self.planned.steps)
 
     @property
-    def last_capture(self) -> int:
-        """Index of the step whose call made the last plan; -1 where `prepare` made it."""
-        counts = [self.captures_prepared] + [step["captures"] for step in self.planned.steps]
-        grown = [index for index in range(1, len(counts)) if counts[index] > counts[index - 1]]
-        return grown[-1] - 1 if grown else -1
+    def first_plan_step_s(self) -> float:
+        """The steps that the first plan is of: the median of those that count, where there are some."""
+        steps = self.planned.steps
+        own = [float(s["step_s"]) for s in steps if s["captures"] == self.captures_prepared]
+        return statistics.median(own[self.first_interleaved :] or own)
 
-    def anonymous_growth(self, since_last_capture: bool = True) -> int:
-        """Most anonymous bytes the planned process had, over what it had after capture."""
-        first = self.last_capture if since_last_capture else -1
-        base = self.planned.steps[first]["memory"] if first >= 0 else self.after_prepare
-        later = self._memory(first + 1)
-        return max([m["anonymous"] - base["anonymous"] for m in later], default=0)
+    def anonymous_growth(self) -> int:
+        """Most anonymous bytes the planned process had, in any step, over what it had once that step's plan was made."""
+        return self._growth("anonymous", self.after_plan)
 
     def shared_growth(self) -> int:
         """Most shared bytes (the tiers' memories) the planned process had in any step, over what it had once built."""
-        most = max(m["shared"] for m in self._memory())
-        return most - int(self.planned.built["memory"]["shared"])
+        return self._growth("shared", {0: self.planned.built["memory"]})
 
-    def _memory(self, first: int = 0) -> list[dict[str, int]]:
-        """The planned process's memory within and after its steps, from step `first` on."""
-        within = [sample for step in self.samples[first:] for sample in step]
-        return within + [step["memory"] for step in self.planned.steps[first:]]
+    def _growth(self, kind: str, bases: dict[int, dict[str, int]]) -> int:
+        """Most bytes of a kind within and after any step, over the latest of `bases`, by step, up to it."""
+        most, base = 0, 0
+        for index, step in enumerate(self.planned.steps):
+            base = bases[index][kind] if index in bases else base
+            most = max([most, *(m[kind] - base for m in (*self.samples[index], step["memory"]))])
+        return most
 
     @property
     def host_bytes(self) -> int:
@@ -262,7 +263,7 @@ def compare(workers: Workers, listener: Listener) -> Comparison:
         result.first_forecast = prepared["forecast"]
         result.prepare_s = prepared["seconds"]
         result.captures_prepared = prepared["captures"]
-        result.after_prepare = prepared["memory"]
+        result.after_plan[0] = prepared["memory"]
         listener.forecast(result)
 
         tuned.request("limit_allocator", bytes=int(CONTROL_LIMIT * result.eager_peak_bytes))
@@ -273,6 +274,9 @@ def compare(workers: Workers, listener: Listener) -> Comparison:
                 step(unplanned, result.unplanned)
             if index + 1 == min(CHECKED_EARLY, settings.steps):
                 result.unplanned.early_digests = unplanned.request("digest")["digests"]
+            # Once there is optimizer state the step has a plan of its own, made here and not within it.
+            if 0 < index < alone:
+                result.after_plan[index] = planned.request("plan_next")["memory"]
             planned.samples = []
             last = index + 1 == settings.steps
             step(planned, result.planned, timeline=last, sample=True)

@@ -27,7 +27,11 @@ def main(arguments: list[str] | None = None) -> int:
     if options.steps < 3:
         parser.error(f"--steps: wanted at least 3, had {options.steps}")
     settings = Settings(
-        MODEL, options.steps, budget_of=lambda peak: peak // SHARE, options={"host": HOST}
+        MODEL,
+        options.steps,
+        budget_of=lambda peak: peak // SHARE,
+        options={"host": HOST},
+        ratio_must_hold=True,
     )
     print(
         f"GPT-2 (8 layers, 512 wide, vocabulary 8192) on the standard library's sources, batch 8 x 512,"

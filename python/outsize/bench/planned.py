@@ -5,6 +5,8 @@ Run by the driver as `python -m outsize.bench.planned`.
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -32,7 +34,7 @@ def step_options(fields: Mapping[str, Any]) -> Fields:
 
 
 class PlannedTrainer(Trainer):
-    """Answers `check`, `prepare` and `close` too."""
+    """Answers `check`, `prepare`, `plan_next` and `close` too."""
 
     def __init__(self, decorator: Decorator, channel: Channel) -> None:
         self._decorator = decorator
@@ -43,6 +45,7 @@ class PlannedTrainer(Trainer):
         return super().handlers() | {
             "check": self.check,
             "prepare": self.prepare,
+            "plan_next": self.plan_next,
             "close": self.close,
         }
 
@@ -66,7 +69,18 @@ class PlannedTrainer(Trainer):
         self.planned_step = self._decorate(fields)
         forecast = self.planned_step.prepare(self.workload.make_batch(self.index))
         self.step = self.planned_step
-        seconds = time.perf_counter() - begin
+        return self._planned(forecast, time.perf_counter() - begin)
+
+    def plan_next(self, fields: Fields) -> Fields:
+        """The same for the step to come, whose plan may be another one; nothing if it has one."""
+        begin = time.perf_counter()
+        forecast = self.planned_step.prepare(self.workload.make_batch(self.index))
+        return self._planned(forecast, time.perf_counter() - begin)
+
+    def _planned(self, forecast: Forecast, seconds: float) -> Fields:
+        # What planning has let go of is no part of what the process needs: not in the base of its growth.
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)
         return {
             "forecast": forecast_fields(forecast),
             "captures": self.planned_step.captures,
