@@ -11,7 +11,7 @@ from outsize.budgets import format_bytes
 
 from .comparison import CONTROL_LIMIT, Comparison, same_run
 from .process import Fields
-from .short_runs import ABOVE_FLOOR, PROCESS_LIMIT, Limited, ShortRuns
+from .short_runs import ABOVE_FLOOR, FLOOR_PLANNER, PROCESS_LIMIT, Limited, ShortRuns
 
 GROWTH_LIMIT = 64 << 20  # of the planned process's anonymous memory, after capture
 FORECAST_BAND = 0.1
@@ -173,7 +173,8 @@ def floor_checks(beside: ShortRuns) -> list[Check]:
     if floor is None:
         return []
     name = f"floor x {ABOVE_FLOOR}"
-    equal = f"every bit equal: {len(floor.steps)} steps in {format_bytes(floor.budget_bytes)}"
+    budget = format_bytes(floor.budget_bytes)
+    equal = f"every bit equal: {len(floor.steps)} steps in {budget}, planned by {FLOOR_PLANNER}"
     checks = [
         Check(
             f"{name}: bits", floor.difference is None, floor.difference or equal, "every bit equal"
@@ -342,6 +343,7 @@ def floor_fields(beside: ShortRuns) -> Fields | None:
     if floor is None:
         return None
     return {
+        "planner": FLOOR_PLANNER,
         "budget_bytes": floor.budget_bytes,
         "measured_peak_bytes": floor.measured_peak_bytes,
         "steps": len(floor.steps),
