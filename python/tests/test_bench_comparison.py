@@ -53,7 +53,9 @@ def folder() -> Path:
 
 @pytest.fixture(scope="module")
 def honest(folder: Path) -> tuple[Comparison, ShortRuns]:
-    workers, comparison = compared(folder, "none")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("outsize.bench.comparison.CONTROL_STEPS", STEPS - 1)
+        workers, comparison = compared(folder, "none")
     return comparison, run_beside(workers, comparison, at_floor=True)
 
 
@@ -62,7 +64,8 @@ def test_equal_runs_pass_every_check(honest: tuple[Comparison, ShortRuns]) -> No
     failed = {c.name: c.had for c in all_checks(comparison, beside) if c.must and not c.ok}
     assert failed == {}
     assert sorted(comparison.after_plan) == [0, 1]
-    assert len(comparison.planned.steps) == len(comparison.tuned.steps) == STEPS
+    assert len(comparison.planned.steps) == len(comparison.unplanned.steps) == STEPS
+    assert len(comparison.control.steps) == STEPS - 1
     # Parameters, moments, batch norm's statistics and three generators are among what was compared.
     names = " ".join(comparison.planned.digests)
     for name in ("parameter 0.weight", "buffer 1.running_mean", "optimizer exp_avg of 3.bias"):
@@ -128,7 +131,7 @@ def test_json_has_the_fields_that_users_script_against(
 
 def test_one_bit_and_one_byte_are_found_and_named(folder: Path) -> None:
     _, comparison = compared(folder, "wrong")
-    assert same_run(comparison.unplanned, comparison.tuned) is None
+    assert same_run(comparison.unplanned, comparison.control) is None
     # The parameter was changed after the second step, so no loss before the third can show it.
     assert comparison.planned.losses[:2] == comparison.unplanned.losses[:2]
     assert (

@@ -220,8 +220,8 @@ def test_memory_counts_from_each_capture_and_medians_from_the_third_step() -> No
     assert comparison.anonymous_growth() == 400 - 100  # nor is the first step's forgotten
 
     for run, times in (
-        (comparison.unplanned, (90, 80, 4, 6)),
-        (comparison.tuned, (90, 80, 3, 5)),
+        (comparison.unplanned, (90, 80, 3, 5)),
+        (comparison.control, (90, 80, 4, 6)),
         (comparison.planned, (90, 80, 6, 10)),
     ):
         captures = [1, 2, 2, 2]
@@ -243,7 +243,7 @@ def test_a_ratio_fails_where_it_must_hold_and_a_forecast_is_only_said() -> None:
         comparison.captures_prepared = 1
         comparison.first_forecast = {"step_s": 1.0}
         forecast = {"step_s": 1.0, "peak_bytes": 1}
-        for run in (comparison.unplanned, comparison.tuned):
+        for run in (comparison.unplanned, comparison.control):
             run.steps = [{"step_s": off / ratio}] * 4
         for captures in (1, 2, 2, 2):
             record = {"peak_bytes": 1, "forecast": forecast}

@@ -1,7 +1,7 @@
 """Planned against unplanned: three processes train the same model, one step each in turn.
 
-`unplanned` runs under default malloc and is the reference; `tuned` runs under a malloc that gives
-nothing back, and is the control; `planned` is decorated with `outsize.step`. While one steps the
+`unplanned` runs under a malloc that gives nothing back, and is the reference; `control` repeats its first
+steps under default malloc; `planned` is decorated with `outsize.step`. While one steps the
 others wait for a line on a pipe. The first two steps of each run alone: the reference's show the
 peak that the budget is a part of.
 """
@@ -28,6 +28,9 @@ UNPLANNED = [sys.executable, str(Path(__file__).with_name("unplanned.py"))]
 PLANNED = [sys.executable, "-m", "outsize.bench.planned"]
 TUNED_MALLOC = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "100000000000"}
 STEPS_ALONE = 2
+CONTROL_STEPS = (
+    8  # at most: under default malloc, which is the slower one wherever tensors are large
+)
 CHECKED_EARLY = 3  # the reference's state after this step is kept for short runs to be held against
 CONTROL_LIMIT = 1.02  # of the peak: the control must live with this much
 
@@ -50,6 +53,15 @@ class Settings:
         if self.steps < 1:
             raise ValueError(f"steps: wanted at least 1, had {self.steps}")
 
+    @property
+    def early_steps(self) -> int:
+        """How many steps a short run does."""
+        return min(CHECKED_EARLY, self.steps)
+
+    @property
+    def control_steps(self) -> int:
+        return min(CONTROL_STEPS, self.steps)
+
 
 @dataclass
 class Run:
@@ -59,12 +71,16 @@ class Run:
     built: Fields = field(default_factory=dict)
     steps: list[Fields] = field(default_factory=list)
     digests: dict[str, str] = field(default_factory=dict)
-    early_digests: dict[str, str] = field(default_factory=dict)
+    digests_after: dict[int, dict[str, str]] = field(default_factory=dict)  # that many steps
     ended: Fields = field(default_factory=dict)
 
     @property
     def losses(self) -> list[str]:
         return [step["loss"] for step in self.steps]
+
+    def cut(self, count: int) -> Run:
+        """Its first `count` steps, as a run of its own."""
+        return Run(self.name, steps=self.steps[:count], digests=self.digests_after[count])
 
     def median_s(self, first: int, key: str = "step_s") -> float:
         return statistics.median(float(step[key]) for step in self.steps[first:])
@@ -76,7 +92,7 @@ class Comparison:
 
     settings: Settings
     unplanned: Run = field(default_factory=lambda: Run("unplanned"))
-    tuned: Run = field(default_factory=lambda: Run("unplanned, tuned malloc"))
+    control: Run = field(default_factory=lambda: Run("unplanned, default malloc"))
     planned: Run = field(default_factory=lambda: Run("planned"))
     budget_bytes: int = 0
     first_forecast: Fields = field(default_factory=dict)  # as printed before step 1
@@ -100,7 +116,7 @@ class Comparison:
     def eager_step_s(self) -> float:
         """The faster of the two unplanned runs."""
         first = self.first_interleaved
-        return min(self.unplanned.median_s(first), self.tuned.median_s(first))
+        return min(self.unplanned.median_s(first), self.control.median_s(first))
 
     @property
     def planned_step_s(self) -> float:
@@ -239,10 +255,14 @@ def compare(workers: Workers, listener: Listener) -> Comparison:
     with ExitStack() as stack:
         listener.note("starting three processes")
         planned = stack.enter_context(workers.start("planned", settings.planned_command))
-        unplanned = stack.enter_context(workers.start("unplanned", UNPLANNED))
-        tuned = stack.enter_context(workers.start("tuned", UNPLANNED, tuned_malloc=True))
+        unplanned = stack.enter_context(workers.start("unplanned", UNPLANNED, tuned_malloc=True))
+        control = stack.enter_context(workers.start("control", UNPLANNED))
         planned.listen = listener.note
-        pairs = [(planned, result.planned), (unplanned, result.unplanned), (tuned, result.tuned)]
+        pairs = [
+            (planned, result.planned),
+            (unplanned, result.unplanned),
+            (control, result.control),
+        ]
         for worker, _ in pairs:
             workers.send_build(worker)
         for worker, run in pairs:
@@ -266,14 +286,16 @@ def compare(workers: Workers, listener: Listener) -> Comparison:
         result.after_plan[0] = prepared["memory"]
         listener.forecast(result)
 
-        tuned.request("limit_allocator", bytes=int(CONTROL_LIMIT * result.eager_peak_bytes))
+        control.request("limit_allocator", bytes=int(CONTROL_LIMIT * result.eager_peak_bytes))
         for _ in range(alone):
-            step(tuned, result.tuned)
+            step(control, result.control)
+        checked = {settings.early_steps, settings.control_steps}
         for index in range(settings.steps):
             if index >= alone:
                 step(unplanned, result.unplanned)
-            if index + 1 == min(CHECKED_EARLY, settings.steps):
-                result.unplanned.early_digests = unplanned.request("digest")["digests"]
+            if index + 1 in checked:
+                digests = unplanned.request("digest")["digests"]
+                result.unplanned.digests_after[index + 1] = digests
             # Once there is optimizer state the step has a plan of its own, made here and not within it.
             if 0 < index < alone:
                 result.after_plan[index] = planned.request("plan_next")["memory"]
@@ -281,8 +303,8 @@ def compare(workers: Workers, listener: Listener) -> Comparison:
             last = index + 1 == settings.steps
             step(planned, result.planned, timeline=last, sample=True)
             result.samples.append(planned.samples)
-            if index >= alone:
-                step(tuned, result.tuned)
+            if alone <= index < settings.control_steps:
+                step(control, result.control)
             listener.stepped(result, index)
 
         listener.note("comparing all state")

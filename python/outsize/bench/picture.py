@@ -342,8 +342,8 @@ def draw_comparison(comparison: Comparison, beside: ShortRuns, checks: Sequence[
     )
     runs = [
         ("planned", comparison.planned, "#1565c0"),
-        ("unplanned, default malloc", comparison.unplanned, "#8795a1"),
-        ("unplanned, tuned malloc", comparison.tuned, "#5b8c5a"),
+        ("unplanned, default malloc", comparison.control, "#8795a1"),
+        ("unplanned, tuned malloc", comparison.unplanned, "#5b8c5a"),
     ]
     lines = [
         Line(

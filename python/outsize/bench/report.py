@@ -48,7 +48,8 @@ def step_line(comparison: Comparison, index: int) -> str:
     step = comparison.planned.steps[index]
     reference = comparison.unplanned.steps[index]
     record, forecast = step["record"], step["record"]["forecast"]
-    turn = [run.steps[index]["step_s"] for run in (comparison.unplanned, comparison.tuned)]
+    runs = (comparison.unplanned, comparison.control)
+    turn = [run.steps[index]["step_s"] for run in runs if index < len(run.steps)]
     equal = step["loss"] == reference["loss"] and step["generators"] == reference["generators"]
     moved = [format_bytes(sum(each["moved"].values())) for each in (record, forecast)]
     return (
@@ -102,17 +103,20 @@ def wants_memory(message: str) -> bool:
 
 
 def bit_checks(comparison: Comparison) -> list[Check]:
-    unplanned, tuned, planned = comparison.unplanned, comparison.tuned, comparison.planned
+    unplanned, control, planned = comparison.unplanned, comparison.control, comparison.planned
     checks = []
     count = len(planned.digests)
-    for name, run in (("planned = unplanned", planned), ("unplanned = unplanned", tuned)):
-        difference = same_run(unplanned, run)
+    for name, wanted, run in (
+        ("planned = unplanned", unplanned, planned),
+        ("unplanned = unplanned", unplanned.cut(len(control.steps)), control),
+    ):
+        difference = same_run(wanted, run)
         equal = f"every bit equal: {len(run.steps)} losses, {count} states at the end"
         checks.append(Check(name, difference is None, difference or equal, "every bit equal"))
     given_back = comparison.closed_digests == planned.digests
     had = "every bit equal" if given_back else "states changed"
     checks.append(Check("after close()", given_back, had, "every bit equal"))
-    imported = [run.ended["outsize_imported"] for run in (unplanned, tuned)]
+    imported = [run.ended["outsize_imported"] for run in (unplanned, control)]
     had = "imported" if any(imported) else "never imported"
     checks.append(Check("outsize in unplanned", not any(imported), had, "never imported"))
     return checks
@@ -263,8 +267,8 @@ def summary_lines(comparison: Comparison) -> list[str]:
     planned, forecast = comparison.planned_step_s, comparison.forecast
     rows = [
         ("planned", planned),
-        ("unplanned, default malloc", comparison.unplanned.median_s(first)),
-        ("unplanned, tuned malloc", comparison.tuned.median_s(first)),
+        ("unplanned, default malloc", comparison.control.median_s(first)),
+        ("unplanned, tuned malloc", comparison.unplanned.median_s(first)),
     ]
     lines = [f"  {name:<28}{step_s:8.2f} s a step" for name, step_s in rows]
     lines.append(f"  {'planned / faster unplanned':<28}{comparison.ratio:8.3f}")
@@ -281,6 +285,7 @@ def json_fields(
     steady = comparison.planned.steps[comparison.first_interleaved]["record"]
     forecast = without_timeline(comparison.forecast)
     first = comparison.first_interleaved
+    control_steps = len(comparison.control.steps)
     return {
         "outsize": version,
         "model": settings.model,
@@ -293,13 +298,15 @@ def json_fields(
         "measured_peak_bytes": comparison.measured_peak_bytes,
         "predicted_peak_bytes": comparison.predicted_peak_bytes,
         "bit_equal": same_run(comparison.unplanned, comparison.planned) is None,
-        "control_bit_equal": same_run(comparison.unplanned, comparison.tuned) is None,
+        "control_bit_equal": same_run(comparison.unplanned.cut(control_steps), comparison.control)
+        is None,
+        "control_steps": control_steps,
         "steps": settings.steps,
         "eager_step_s": comparison.eager_step_s,
-        "eager_default_malloc_step_s": comparison.unplanned.median_s(first),
-        "eager_tuned_malloc_step_s": comparison.tuned.median_s(first),
-        "eager_cpu_s": comparison.unplanned.median_s(first, "cpu_s"),
-        "eager_tuned_malloc_cpu_s": comparison.tuned.median_s(first, "cpu_s"),
+        "eager_default_malloc_step_s": comparison.control.median_s(first),
+        "eager_tuned_malloc_step_s": comparison.unplanned.median_s(first),
+        "eager_cpu_s": comparison.control.median_s(first, "cpu_s"),
+        "eager_tuned_malloc_cpu_s": comparison.unplanned.median_s(first, "cpu_s"),
         "planned_step_s": comparison.planned_step_s,
         "planned_cpu_s": comparison.planned.median_s(first, "cpu_s"),
         "ratio": comparison.ratio,
@@ -359,12 +366,13 @@ def floor_fields(beside: ShortRuns) -> Fields | None:
 def step_fields(comparison: Comparison, index: int) -> Fields:
     step = comparison.planned.steps[index]
     record = step["record"]
+    control = next(iter(comparison.control.steps[index : index + 1]), None)
     return {
         "step": index + 1,
         "loss": float.fromhex(step["loss"]),
         "planned_s": step["step_s"],
-        "unplanned_s": comparison.unplanned.steps[index]["step_s"],
-        "unplanned_tuned_malloc_s": comparison.tuned.steps[index]["step_s"],
+        "unplanned_s": control["step_s"] if control else None,
+        "unplanned_tuned_malloc_s": comparison.unplanned.steps[index]["step_s"],
         "peak_bytes": record["peak_bytes"],
         "live_peak_bytes": record["live_peak_bytes"],
         "moved": record["moved"],

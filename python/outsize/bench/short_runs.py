@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-from .comparison import CHECKED_EARLY, UNPLANNED, Comparison, Run, Workers, same_run
+from .comparison import UNPLANNED, Comparison, Run, Workers, same_run
 from .process import Fields, WorkerError
 
 PROCESS_LIMIT = 1.4  # of the unplanned peak: enough as heap under default malloc
@@ -106,9 +106,9 @@ def run_limited(
 
 
 def run_planned(workers: Workers, name: str, comparison: Comparison, budget_bytes: int) -> ShortRun:
-    """Trains planned for as many steps as the reference's early digests are of."""
+    """Trains planned for as many steps as the reference's early digest is of."""
     settings = workers.settings
-    count = min(CHECKED_EARLY, settings.steps)
+    count = settings.early_steps
     had = Run(name)
     try:
         with workers.start(name, settings.planned_command) as worker:
@@ -122,8 +122,7 @@ def run_planned(workers: Workers, name: str, comparison: Comparison, budget_byte
             worker.request("close")
     except WorkerError as error:
         return ShortRun(budget_bytes, had.steps, f"after {len(had.steps)} steps, {error}")
-    unplanned = comparison.unplanned
-    wanted = Run(unplanned.name, steps=unplanned.steps[:count], digests=unplanned.early_digests)
+    wanted = comparison.unplanned.cut(count)
     return ShortRun(budget_bytes, had.steps, same_run(wanted, had))
 
 
