@@ -8,6 +8,7 @@
 // One owner thread; `cancel` may be called from a signal handler or any thread.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -38,6 +39,9 @@ class Deadline {
 
   void spend(int64_t work) { work_done_ += work; }
   int64_t work_done() const { return work_done_; }
+  // For solvers that are told their limits beforehand; not below 0.
+  int64_t work_left() const { return std::max<int64_t>(0, work_limit_ - work_done_); }
+  double seconds_left() const { return std::max(0.0, seconds_limit_ - seconds()); }
   double seconds() const {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   }

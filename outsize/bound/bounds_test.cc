@@ -108,6 +108,27 @@ TEST(LinearProgram, SaysInfeasible) {
   EXPECT_EQ(lp.solve(10), LpStatus::kInfeasible);
 }
 
+// 3 x + 2 y <= 4 in whole numbers: the relaxation takes a third of y's worth more than y alone.
+TEST(LinearProgram, SolvesInWholeNumbers) {
+  bounding::LinearProgram lp;
+  const int32_t x = lp.add_column(0, 1, -4, 1);
+  const int32_t y = lp.add_column(0, 1, -3, 1);
+  lp.add_row(-bounding::kInfinity, 4, {{x, 3}, {y, 2}});
+  EXPECT_EQ(lp.solve(10), LpStatus::kOptimal);
+  EXPECT_NEAR(lp.value(), -3 - 8.0 / 3, 1e-9);  // y 1, x 2/3
+  lp.set_integer(x);
+  lp.set_integer(y);
+  for (const std::vector<double>& start : {std::vector<double>{}, {0, 1}}) {
+    EXPECT_EQ(lp.solve_integer(10, 1000, start), LpStatus::kOptimal);
+    EXPECT_NEAR(lp.value(), -4, 1e-6);
+    EXPECT_NEAR(lp.integer_bound(), -4, 1e-4);
+    EXPECT_NEAR(lp.solution()[0], 1, 1e-6);
+  }
+  lp.add_row(2, bounding::kInfinity, {{x, 1}, {y, 1}});
+  EXPECT_EQ(lp.solve_integer(10, 1000), LpStatus::kInfeasible);
+  EXPECT_TRUE(lp.solution().empty());
+}
+
 // w and v persist; one op reads each; both at once do not fit.
 Graph two_parameters() {
   GraphBuilder b;

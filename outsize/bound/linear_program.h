@@ -35,10 +35,22 @@ class LinearProgram {
     ceiling_[static_cast<size_t>(column)] = ceiling;
   }
 
+  // Only whole numbers, for solve_integer; bound() and multipliers() know nothing of it.
+  void set_integer(int32_t column) { integer_[static_cast<size_t>(column)] = 1; }
+
   // At most `seconds` and `iterations` of the simplex method (< 0: no limit; the same limit gives
   // the same answer on any machine); afterwards `value`, `solution` and `bound` are of the last
   // point reached.
   LpStatus solve(double seconds, int32_t iterations = -1);
+
+  // By branch and bound, at most `seconds` and `nodes` of it (the same nodes give the same answer
+  // on any machine), from the solution `start` if it is not empty: what its integer columns say;
+  // the rest is filled in. kOptimal: proved to one part in a million. kStopped: `solution` is the
+  // best one found, empty where there is none.
+  LpStatus solve_integer(double seconds, int64_t nodes, const std::vector<double>& start = {});
+  // Of the last solve_integer: what no solution costs less than, and the nodes it took.
+  double integer_bound() const { return integer_bound_; }
+  int64_t nodes() const { return nodes_; }
 
   double value() const { return value_; }
   const std::vector<double>& solution() const { return solution_; }
@@ -58,6 +70,9 @@ class LinearProgram {
   std::vector<double> coefficient_;
   double value_ = 0;
   std::vector<double> solution_, multipliers_;
+  std::vector<int32_t> integer_;  // per column: 1 for whole numbers
+  double integer_bound_ = 0;
+  int64_t nodes_ = 0;
 };
 
 }  // namespace outsize::bounding

@@ -39,6 +39,7 @@ constexpr Entry kPlanners[] = {
     {"outsize", planning::plan_outsize},
     {"swap-everything", planning::plan_swap_everything},
     {"recompute-everything", planning::plan_recompute_everything},
+    {"checkmate", planning::plan_checkmate},
     {"dtr", planning::plan_dtr},
     {"dtr-eq-class", planning::plan_dtr_eq_class},
     {"dtr-msps", planning::plan_dtr_msps},

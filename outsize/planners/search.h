@@ -63,5 +63,6 @@ Status plan_capuchin(Search& search);
 Status plan_tflms(Search& search);
 Status plan_home(Search& search);
 Status plan_g10(Search& search);
+Status plan_checkmate(Search& search);
 
 }  // namespace outsize::planning
