@@ -312,7 +312,7 @@ TEST(Checkmate, PlansPassTheChecker) {
     }
   }
   EXPECT_GT(planned, 4);
-  EXPECT_GT(reruns, 1);
+  EXPECT_GT(reruns, 0);
 }
 
 TEST(Checkmate, TheSameWorkGivesTheSamePlan) {
