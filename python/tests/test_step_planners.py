@@ -51,3 +51,18 @@ def test_planners_keep_the_bits(name: str, planner: str) -> None:
         assert last.recomputed_ops == 0
     if planner == "dtr":
         assert moved == 0
+
+
+def test_checkmate_keeps_the_bits_of_steps_within_its_limit() -> None:
+    """A step of more than 150 ops is refused, and the refusal says so; a smaller one is trained."""
+
+    def small() -> Training:
+        return resnet("sgd", blocks=2)
+
+    had, budget = train_below_the_peak(small, "checkmate")
+    compare(train(small), had)
+    check_budget(had, budget)
+    assert sum(had.records[-1].swapped.values()) == 0
+    assert had.records[-1].recomputed_ops > 0
+    with pytest.raises(outsize.BadInputError, match="ops, its integer program is for at most 150"):
+        train(MODELS["gpt2"], planner="checkmate", budget="90%", seconds=1.0)
