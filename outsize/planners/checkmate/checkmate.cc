@@ -60,6 +60,12 @@ std::vector<int32_t> by_price(const Stages& stages) {
   return out;
 }
 
+// Of the relaxation, within the work left; -1 where that is no limit.
+int32_t iterations_left(const Deadline& deadline) {
+  constexpr int64_t kPerUnit = 2000, kMost = 1'000'000;
+  return deadline.work_left() < kMost ? static_cast<int32_t>(deadline.work_left() * kPerUnit) : -1;
+}
+
 Status refuse(const Search& search, int32_t ops) {
   if (!search.problem().allow.recompute)
     return bad_input("planner checkmate only recomputes, and recomputing is not allowed; allow it");
@@ -96,9 +102,10 @@ std::optional<Staged> checkmate_greedy(const Case& c, const Stages& stages, int6
 }
 
 std::optional<Staged> checkmate_rounded(const Case& c, const Stages& stages, int64_t capacity,
-                                        double seconds, const CheckmateRules& rules) {
+                                        double seconds, int32_t iterations,
+                                        const CheckmateRules& rules) {
   StageProgram program(stages, capacity, rules.free);
-  const auto relaxed = program.relaxed(seconds);
+  const auto relaxed = program.relaxed(seconds, iterations);
   if (!relaxed) return std::nullopt;
   const std::vector<double> thresholds =
       rules.thresholds ? std::vector<double>{0.5, 0.3, 0.7, 0.1, 0.9, 0.01, 0.99}
@@ -153,9 +160,14 @@ Status plan_checkmate(Search& search) {
   Trouble trouble;
   if (std::optional<Plan> made = plan(step, trouble, greedy(step))) search.offer(*made);
   deadline.spend(1);
+  bool relaxed = false;  // and rounded: the integer program, which is slower, is worth beginning
   const Form forms[] = {[&](int64_t capacity) {
                           if (deadline.reached()) return std::optional<Staged>();
-                          return checkmate_rounded(step, stages, capacity, deadline.seconds_left());
+                          std::optional<Staged> staged =
+                              checkmate_rounded(step, stages, capacity, deadline.seconds_left(),
+                                                iterations_left(deadline));
+                          relaxed |= staged.has_value();
+                          return staged;
                         },
                         [&](int64_t capacity) {
                           if (deadline.reached()) return std::optional<Staged>();
@@ -163,6 +175,7 @@ Status plan_checkmate(Search& search) {
                         }};
   for (const Form& form : forms) {
     if (deadline.reached()) break;
+    if (&form != forms && !relaxed && iterations_left(deadline) >= 0) break;
     Trouble why;
     if (std::optional<Plan> made = plan(step, why, form)) search.offer(*made);
     deadline.spend(1);

@@ -8,6 +8,8 @@
 // a plan at once and one at the least budget it names); the relaxation's S, rounded at a few
 // thresholds, with the runs that these saves ask for (section 5); the integer program. Work: a unit
 // each for the first two, then branch-and-bound nodes; the same work gives the same plan.
+// A unit stands for 2000 simplex iterations of the relaxation; where that does not end within the
+// work left, the integer program, which begins with it, is not tried.
 #pragma once
 
 #include <optional>
@@ -29,7 +31,8 @@ struct CheckmateRules {
 // where it finds none.
 std::optional<Staged> checkmate_greedy(const Case& c, const Stages& stages, int64_t capacity);
 std::optional<Staged> checkmate_rounded(const Case& c, const Stages& stages, int64_t capacity,
-                                        double seconds, const CheckmateRules& rules = {});
+                                        double seconds, int32_t iterations = -1,
+                                        const CheckmateRules& rules = {});
 struct CheckmateSolved {
   std::optional<Staged> staged;
   bool proved = false;

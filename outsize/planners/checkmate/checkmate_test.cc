@@ -204,7 +204,7 @@ TEST(Checkmate, RoundingAndGreedyFitAndAreNoBetter) {
     for (int64_t capacity = f.floor(); capacity <= f.peak(); capacity += 3) {
       const CheckmateSolved solved = f.solved(capacity);
       const auto all = checkmate_rounded(f.c, f.stages, capacity, 10);
-      const auto one = checkmate_rounded(f.c, f.stages, capacity, 10, half);
+      const auto one = checkmate_rounded(f.c, f.stages, capacity, 10, -1, half);
       for (const auto& staged : {all, one, checkmate_greedy(f.c, f.stages, capacity)}) {
         if (!staged) continue;
         ASSERT_TRUE(solved.staged) << seed;

@@ -146,8 +146,9 @@ void StageProgram::add_memory(int32_t t) {
   }
 }
 
-std::optional<std::vector<std::vector<double>>> StageProgram::relaxed(double seconds) {
-  if (program_.solve(seconds) != LpStatus::kOptimal) return std::nullopt;
+std::optional<std::vector<std::vector<double>>> StageProgram::relaxed(double seconds,
+                                                                      int32_t iterations) {
+  if (program_.solve(seconds, iterations) != LpStatus::kOptimal) return std::nullopt;
   std::vector<std::vector<double>> out(stages_.nodes.size() + 1,
                                        std::vector<double>(stages_.values.size(), 0));
   for (const auto& [at, column] : saves_)

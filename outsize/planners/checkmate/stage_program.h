@@ -27,8 +27,9 @@ class StageProgram {
   // `free`: off, what a stage holds stays until it has ended.
   StageProgram(const Stages& stages, int64_t capacity, bool free = true);
 
-  // S of the relaxation, in [0, 1], [stage][value]; none where there is no solution or no time.
-  std::optional<std::vector<std::vector<double>>> relaxed(double seconds);
+  // S of the relaxation, in [0, 1], [stage][value]; none where there is no solution, or none
+  // within these seconds and simplex iterations (< 0: any number).
+  std::optional<std::vector<std::vector<double>>> relaxed(double seconds, int32_t iterations = -1);
 
   struct Solved {
     std::optional<Saved> saved;  // the best found
