@@ -84,8 +84,9 @@ class StreamExecutor : public Executor {
     for (std::thread& worker : workers_) worker.join();
   }
 
-  Result<StepReport> step() override {
+  Result<StepReport> step(const Between& between) override {
     begin();
+    between_ = between;
     if (Status begun = guarded([&] { return device_.begin_step(); }); !begun.ok())
       return failed(InstructionId{}, begun.error(), "beginning the step: ");
     if (!workers_.empty()) {
@@ -120,7 +121,17 @@ class StreamExecutor : public Executor {
     return *failure_;
   }
 
+  Failure failure_at_end() const override {
+    std::array<int64_t, kStreams> all{};
+    for (size_t s = 0; s < all.size(); ++s)
+      all[s] = static_cast<int64_t>(program_.streams[s].size());
+    return failure_after(graph_, plan_, program_, all);
+  }
+
  private:
+  // How long the compute stream waits for a copy before it asks `between_` again.
+  static constexpr std::chrono::milliseconds kLongestWait{100};
+
   void begin() {
     counts_.reset();
     begun_ = {};
@@ -161,8 +172,13 @@ class StreamExecutor : public Executor {
     InstructionId at;
     const Status done = guarded([&]() -> Status {
       for (const ProgramStep& step : program_.of(stream)) {
-        for (const WaitFor& wait : step.waits)
-          if (!counts_.wait(wait)) return Done{};
+        if (stream == Stream::kCompute && between_) {
+          at = step.instruction;
+          if (Status go = await(step.waits); !go.ok()) return go;
+        } else {
+          for (const WaitFor& wait : step.waits)
+            if (!counts_.wait(wait)) return Done{};
+        }
         if (counts_.stopped()) return Done{};
         at = step.instruction;
         ++begun_[static_cast<size_t>(stream)];
@@ -179,6 +195,15 @@ class StreamExecutor : public Executor {
       if (!error_) error_ = {at, done.error()};
     }
     counts_.stop();
+  }
+
+  // Until all have happened or the step was stopped; asks `between_` first and meanwhile.
+  Status await(const std::vector<WaitFor>& waits) {
+    if (Status go = between_(); !go.ok()) return go;
+    for (const WaitFor& wait : waits)
+      while (!counts_.wait_for(wait, kLongestWait))
+        if (Status go = between_(); !go.ok()) return go;
+    return Done{};
   }
 
   void count(const ProgramStep& step, StepReport& done) {
@@ -267,6 +292,7 @@ class StreamExecutor : public Executor {
   Device& device_;
   const Program program_;
   const ExecutorOptions options_;
+  Between between_;  // of the step that runs
 
   // Written by each stream's own thread at its own place; read when all are idle.
   std::array<int64_t, kStreams> begun_{};

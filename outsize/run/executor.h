@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
@@ -63,15 +64,22 @@ struct Failure {
 
 class Executor {
  public:
+  // Asked on the compute stream's thread before each of its instructions and, while it waits for
+  // copies, several times a second. An error stops the step there, as if the instruction had failed
+  // before it began.
+  using Between = std::function<Status()>;
+
   // Fails if the plan does not pass the checker for this graph and profile.
   static Result<std::unique_ptr<Executor>> create(const Graph& graph, const Profile& profile,
                                                   const Plan& plan, Device& device,
                                                   int64_t alignment,
                                                   const ExecutorOptions& options);
   virtual ~Executor() = default;
-  virtual Result<StepReport> step() = 0;
+  virtual Result<StepReport> step(const Between& between = {}) = 0;
   // After a failed step: what was done. Requires: the last step() failed.
   virtual const Failure& failure() const = 0;
+  // The same for a step that has run to its end, if the caller then has to give it up.
+  virtual Failure failure_at_end() const = 0;
 };
 
 }  // namespace outsize

@@ -3,11 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "outsize/plan/check.h"
 #include "outsize/run/executor_unchecked.h"
+#include "outsize/run/streams.h"
 #include "outsize/run/testing/fake_device.h"
 #include "outsize/run/testing/random_plans.h"
 #include "outsize/run/testing/steps.h"
@@ -317,6 +320,65 @@ TEST(Executor, FirstErrorNamesItsInstruction) {
     expect_same_as_program_order(c, device, entry, generator);
   }
   EXPECT_EQ(threads_now(), threads_before);
+}
+
+// Asked before each instruction of the compute stream, and more often where that waits for long; an
+// error at any of them stops the step, and the next step runs.
+TEST(Executor, StopsBetweenInstructionsWhenAsked) {
+  const Case c = random_case(3);
+  FakeDevice device(c.graph, c.plan);
+  auto executor = Executor::create(c.graph, profile_of(c), c.plan, device, 1, {});
+  ASSERT_TRUE(executor.ok()) << executor.error().message;
+  const Contents entry = random_entry(c.graph, 3);
+  std::vector<InstructionId> computed;
+  for (size_t i = 0; i < c.plan.instructions.size(); ++i)
+    if (c.plan.instructions[i].stream == Stream::kCompute)
+      computed.push_back(InstructionId{static_cast<int64_t>(i)});
+  for (size_t last = 0; last < computed.size(); ++last) {
+    size_t asked = 0;
+    device.set_entry(entry);
+    const Result<StepReport> report = (*executor)->step([&]() -> Status {
+      if (asked++ < last) return Done{};
+      return Error{ErrorKind::kCancelled, "enough"};
+    });
+    ASSERT_FALSE(report.ok());
+    EXPECT_EQ(report.error().kind, ErrorKind::kCancelled);
+    EXPECT_EQ(asked, last + 1);
+    EXPECT_LE((*executor)->failure().instruction, computed[last]);
+  }
+  device.set_entry(entry);
+  const uint64_t generator = device.generator;
+  size_t asked = 0;
+  ASSERT_TRUE((*executor)
+                  ->step([&]() -> Status {
+                    ++asked;
+                    return Done{};
+                  })
+                  .ok());
+  EXPECT_GE(asked, computed.size());
+  expect_same_as_program_order(c, device, entry, generator);
+}
+
+// A step that is given up after its end has changed all that it changes.
+TEST(Executor, FailureAtEndNamesAllThatAStepChanges) {
+  const Case c = hand_case();
+  FakeDevice device(c.graph, c.plan);
+  auto executor = Executor::create(c.graph, profile_of(c), c.plan, device, 4, {});
+  ASSERT_TRUE(executor.ok());
+  ASSERT_TRUE((*executor)->step().ok());
+  EXPECT_EQ((*executor)->failure_at_end().changed.size(), 1u);
+}
+
+// A stream that waits for one that never comes on is told when its patience is over.
+TEST(Streams, AWaitCanEndUnfinished) {
+  StreamCounts counts;
+  const WaitFor first{Stream::kOut, 1};
+  EXPECT_EQ(counts.wait_for(first, std::chrono::milliseconds(1)), std::nullopt);
+  counts.advance(Stream::kOut);
+  EXPECT_EQ(counts.wait_for(first, std::chrono::milliseconds(1)), true);
+  EXPECT_TRUE(counts.wait(first));
+  counts.stop();
+  EXPECT_EQ(counts.wait_for({Stream::kOut, 2}, std::chrono::milliseconds(1)), false);
 }
 
 TEST(Executor, FailureSaysWhatWasChanged) {

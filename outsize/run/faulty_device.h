@@ -27,6 +27,11 @@ class FaultyDevice : public Device {
   explicit FaultyDevice(Device& inner) : inner_(inner) {}
   void fail(const DeviceFault& fault) { fault_ = fault; }
   int64_t calls() const { return calls_.load(); }
+  // One more call of the step, of work that its owner does beside the device.
+  template <typename Call>
+  Status beside(Call call) {
+    return guarded(call);
+  }
 
   Status begin_step() override {
     calls_ = 0;

@@ -12,9 +12,11 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 
 #include "outsize/plan/plan.h"
 #include "outsize/run/program.h"
@@ -40,18 +42,17 @@ class StreamCounts {
 
   // False if the step was stopped first.
   bool wait(const WaitFor& wait) {
-    Count& count = at(wait.stream);
-    for (int spins = 0; spins < kSpins; ++spins) {
-      if (count.completed.load(std::memory_order_acquire) >= wait.count) return !stopped();
-      if (stopped()) return false;
-      relax();
-    }
-    std::unique_lock lock(count.mutex);
-    ++count.waiters;
-    count.changed.wait(lock,
-                       [&] { return count.completed.load() >= wait.count || stopped_.load(); });
-    --count.waiters;
-    return !stopped();
+    return *wait_with(wait, [](auto& changed, auto& lock, const auto& over) {
+      changed.wait(lock, over);
+      return true;
+    });
+  }
+
+  // As `wait`; nullopt if neither has happened after `longest`.
+  std::optional<bool> wait_for(const WaitFor& wait, std::chrono::milliseconds longest) {
+    return wait_with(wait, [&](auto& changed, auto& lock, const auto& over) {
+      return changed.wait_for(lock, longest, over);
+    });
   }
 
   void stop() {
@@ -73,6 +74,25 @@ class StreamCounts {
     std::mutex mutex;  // guards no data: it closes the gap between a waiter's look and its sleep
     std::condition_variable changed;
   };
+  // `block(changed, lock, over)` returns whether `over()` has come true.
+  template <typename Block>
+  std::optional<bool> wait_with(const WaitFor& wait, const Block& block) {
+    Count& count = at(wait.stream);
+    for (int spins = 0; spins < kSpins; ++spins) {
+      if (count.completed.load(std::memory_order_acquire) >= wait.count) return !stopped();
+      if (stopped()) return false;
+      relax();
+    }
+    std::unique_lock lock(count.mutex);
+    ++count.waiters;
+    const bool over = block(count.changed, lock, [&] {
+      return count.completed.load() >= wait.count || stopped_.load();
+    });
+    --count.waiters;
+    if (!over) return std::nullopt;
+    return !stopped();
+  }
+
   Count& at(Stream stream) { return counts_[static_cast<size_t>(stream)]; }
   const Count& at(Stream stream) const { return counts_[static_cast<size_t>(stream)]; }
   static void wake(Count& count) {

@@ -126,6 +126,11 @@ Status UndoDevice::move(const Piece& piece, bool back) {
   TierMemory& to = back ? tier : shadow_;
   const int64_t source = back ? piece.shadow_address : piece.range.begin;
   const int64_t target = back ? piece.range.begin : piece.shadow_address;
+  // Speed: straight between the tier's memory and the shadow. Not a disk's mapping, which would
+  // bring what it reads into the page cache.
+  if (piece.tier != Tier::kDisk && tier.base() != nullptr)
+    return back ? shadow_.read(source, tier.base() + target, piece.range.size())
+                : shadow_.write(target, tier.base() + source, piece.range.size());
   std::vector<std::byte> bounce(static_cast<size_t>(std::min(kBounce, piece.range.size())));
   for (int64_t at = 0; at < piece.range.size(); at += kBounce) {
     const int64_t bytes = std::min(kBounce, piece.range.size() - at);
