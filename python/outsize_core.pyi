@@ -3,7 +3,7 @@
 Functions that take `options` refuse unknown keys by name. Long calls run without the GIL.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, TypedDict
 
 import torch
@@ -216,13 +216,18 @@ def apply_cuts(graph: str, cuts: list[Cut]) -> str:
 def held_bytes(graph: str) -> list[int]:
     """Per op, the bytes that must be on the device while it runs, without its workspace."""
 
+def rollback_bytes(graph: str, plan: str) -> int:
+    """Bytes that a step of the plan keeps with rollback."""
+
 class Session:
     def __init__(
         self, device_bytes: int, host_bytes: int = 0, disk_bytes: int = 0, disk_dir: str = ""
     ) -> None: ...
     def load(self, graph: str, profile: str, plan: str, options: dict[str, Any] = ...) -> int:
         """Checks and prepares a plan. options: alignment (64), record_times (False), clock_mode (False),
-        seed, longest_delay_ns. IllegalPlanError, or BadInputError where it can't run here."""
+        seed, longest_delay_ns, rollback ("host" or "disk": where steps keep what undoes them), faulty
+        (False: `set_fault` can be used). IllegalPlanError, or BadInputError where it can't run here.
+        """
 
     def unload(self, handle: int) -> None: ...
     def step(
@@ -230,8 +235,17 @@ class Session:
         handle: int,
         inputs: Mapping[int, torch.Tensor] | Iterable[tuple[int, torch.Tensor]] = ...,
         scalars: dict[str, Number] = ...,
+        stop: Callable[[], bool] | None = None,
     ) -> StepResult:
-        """BadInputError: nothing has run or changed. StepError: see there."""
+        """BadInputError: nothing has run or changed. StepError: see there. `stop` is asked between ops
+        whether to stop; what it or a signal's handler raises stops the step and is put in `stop.raised`.
+        """
+
+    def set_fault(self, handle: int, call: int, late: bool = False, throws: bool = False) -> None:
+        """Tests: the call-th call of the device fails in each step from now on; -1: none does."""
+
+    def device_calls(self, handle: int) -> int:
+        """Made by the last step."""
 
     def failed_guard(self, handle: int, scalars: dict[str, Number]) -> int:
         """Index of the first guard that these inputs fail, or -1."""

@@ -9,6 +9,8 @@
 #include <set>
 
 #include "outsize/plan/check.h"
+#include "outsize/tiers/arena.h"
+#include "outsize/tiers/disk.h"
 #include "outsize/torch/allocator.h"
 #include "outsize/torch/generator.h"
 #include "outsize/torch/tensors.h"
@@ -60,6 +62,19 @@ std::vector<Interval> merged(std::vector<Interval> ranges) {
   return result;
 }
 
+// Memory for a shadow: all of it is there from the start.
+Result<std::unique_ptr<TierMemory>> shadow_memory(Tier tier, int64_t bytes,
+                                                  const std::string& disk_dir) {
+  if (tier == Tier::kDisk) {
+    auto disk = DiskMemory::create(disk_dir, bytes, {});
+    if (!disk.ok()) return disk.error();
+    return std::unique_ptr<TierMemory>(std::move(*disk));
+  }
+  Result<Arena> arena = Arena::create("rollback", bytes);
+  if (!arena.ok()) return arena.error();
+  return std::unique_ptr<TierMemory>(std::make_unique<ArenaMemory>(std::move(*arena)));
+}
+
 bool touches(const std::vector<Interval>& ranges, const Interval& range) {
   auto it = std::upper_bound(ranges.begin(), ranges.end(), range.begin,
                              [](int64_t begin, const Interval& r) { return begin < r.end; });
@@ -74,6 +89,8 @@ struct Session::Loaded {
   Plan plan;
   std::unique_ptr<ScalarProgram> scalars;
   std::unique_ptr<CpuDevice> device;
+  std::unique_ptr<FaultyDevice> faulty;  // in front of it, in tests
+  std::unique_ptr<UndoDevice> undo;      // in front of that, with rollback
   std::unique_ptr<Executor> executor;
   std::map<StorageId, std::vector<ResidencyId>> inputs;   // entry residencies of what is handed in
   std::map<StorageId, std::vector<ResidencyId>> outputs;  // exit residencies of what is handed out
@@ -89,7 +106,8 @@ struct Session::Kept {
   std::map<StorageId, std::vector<std::byte>> bytes;
 };
 
-Session::Session(std::shared_ptr<Homes> homes) : homes_(std::move(homes)) {}
+Session::Session(std::shared_ptr<Homes> homes, std::string disk_dir)
+    : homes_(std::move(homes)), disk_dir_(std::move(disk_dir)) {}
 
 Session::~Session() = default;
 
@@ -97,7 +115,7 @@ Result<std::unique_ptr<Session>> Session::create(const Budgets& sizes,
                                                  const std::string& disk_dir) {
   Result<std::shared_ptr<Homes>> homes = Homes::create(sizes, disk_dir);
   if (!homes.ok()) return homes.error();
-  return std::unique_ptr<Session>(new Session(std::move(*homes)));
+  return std::unique_ptr<Session>(new Session(std::move(*homes), disk_dir));
 }
 
 Result<int64_t> Session::load(Graph graph, Profile profile, Plan plan, const LoadOptions& options) {
@@ -118,19 +136,30 @@ Result<int64_t> Session::load(Graph graph, Profile profile, Plan plan, const Loa
     return Error{ErrorKind::kIllegal,
                  fmt::format("{}: {}: {}", kViolationKindNames.name(violation.kind),
                              violation.where, violation.witness)};
-  const PlanStatistics statistics = statistics_of(p);
-  for (const Tier tier : {Tier::kHost, Tier::kDisk})
-    if (TierMemory* memory = homes_->tiers().of(tier); memory != nullptr) {
-      const int64_t extent = statistics.extent[static_cast<size_t>(tier)];
-      if (Status resident = memory->make_resident(extent); !resident.ok()) return resident.error();
-    }
+  const Tier shadow_tier = options.rollback.value_or(Tier::kHost);
+  if (shadow_tier == Tier::kDevice) return bad_input("rollback takes the host or disk tier");
+  const int64_t shadow_bytes = options.rollback ? undo_bytes(g, p) : 0;
+  if (Status resident = make_resident(statistics_of(p), shadow_tier, shadow_bytes); !resident.ok())
+    return resident.error();
   loaded->scalars = std::make_unique<ScalarProgram>(g);
   auto device =
       CpuDevice::create(g, loaded->profile, p, homes_->tiers(), options.executor.record_times);
   if (!device.ok()) return device.error();
   loaded->device = std::move(*device);
+  Device* front = loaded->device.get();
+  if (options.faulty) {
+    loaded->faulty = std::make_unique<FaultyDevice>(*front);
+    front = loaded->faulty.get();
+  }
+  if (shadow_bytes > 0) {
+    const CpuTiers tiers = homes_->tiers();
+    loaded->undo = std::make_unique<UndoDevice>(
+        g, p, *front, UndoDevice::Tiers{tiers.device, tiers.host, tiers.disk},
+        *shadows_[static_cast<size_t>(shadow_tier)]);
+    front = loaded->undo.get();
+  }
   auto executor =
-      Executor::create(g, loaded->profile, p, *loaded->device, options.alignment, options.executor);
+      Executor::create(g, loaded->profile, p, *front, options.alignment, options.executor);
   if (!executor.ok()) return executor.error();
   loaded->executor = std::move(*executor);
 
@@ -164,6 +193,35 @@ Result<int64_t> Session::load(Graph graph, Profile profile, Plan plan, const Loa
   const int64_t handle = next_handle_++;
   loaded_[handle] = std::move(loaded);
   return handle;
+}
+
+Status Session::make_resident(const PlanStatistics& statistics, Tier shadow_tier,
+                              int64_t shadow_bytes) {
+  for (const Tier tier : {Tier::kHost, Tier::kDisk}) {
+    const auto t = static_cast<size_t>(tier);
+    TierMemory* memory = homes_->tiers().of(tier);
+    const int64_t extent = std::max(resident_[t], statistics.extent[t]);
+    const int64_t held = shadows_[t] ? shadows_[t]->bytes() : 0;
+    const int64_t shadow = std::max(held, tier == shadow_tier ? shadow_bytes : 0);
+    const int64_t bytes = memory == nullptr ? 0 : memory->bytes();
+    if (shadow > 0 && shadow > bytes - extent)
+      return infeasible(
+          "rollback keeps {} bytes of what a step changes, plans use {} of the {} tier beside "
+          "them, "
+          "which has {}: give it more, or leave rollback out",
+          shadow, extent, kTierNames.name(tier), bytes);
+    if (memory == nullptr) continue;
+    if (Status resident = memory->make_resident(extent); !resident.ok()) return resident;
+    resident_[t] = extent;
+    if (shadow == held) continue;
+    Result<std::unique_ptr<TierMemory>> larger = shadow_memory(tier, shadow, disk_dir_);
+    if (!larger.ok()) return larger.error();
+    if (shadows_[t])
+      shadows_[t]->replace(std::move(*larger));
+    else
+      shadows_[t] = std::make_unique<GrowingMemory>(std::move(*larger));
+  }
+  return Done{};
 }
 
 Status Session::unload(int64_t handle) {
@@ -265,7 +323,11 @@ Status Session::allocate_outputs(const Loaded& loaded,
   return Done{};
 }
 
-Status Session::copy_outputs(const Loaded& loaded, std::map<StorageId, at::Tensor>& outputs) const {
+Status Session::copy_outputs(const Loaded& loaded, std::map<StorageId, at::Tensor>& outputs) const
+    try {
+  if (loaded.faulty != nullptr)
+    if (Status injected = loaded.faulty->beside([] { return Status(Done{}); }); !injected.ok())
+      return injected;
   for (const auto& [storage, residencies] : loaded.outputs) {
     auto* bytes = static_cast<std::byte*>(outputs.at(storage).mutable_data_ptr());
     for (const ResidencyId id : residencies) {
@@ -277,6 +339,8 @@ Status Session::copy_outputs(const Loaded& loaded, std::map<StorageId, at::Tenso
     }
   }
   return Done{};
+} catch (const std::exception& e) {
+  return device_error("the copy threw: {}", e.what());
 }
 
 int64_t Session::highest_at_entry(const Loaded& loaded) const {
@@ -322,12 +386,17 @@ Result<Session::Kept> Session::keep(const Loaded& loaded) const {
   return kept;
 }
 
-Error Session::fail(const Loaded& loaded, const Error& error, const Kept& kept) {
-  const Failure& done = loaded.executor->failure();
+Error Session::fail(Loaded& loaded, const Error& error, const Kept& kept, const Failure& done) {
   failure_ = {error, done.instruction, false, {}};
   std::set<StorageId> mixed(done.changed.begin(), done.changed.end());
   mixed.insert(done.displaced.begin(), done.displaced.end());
   std::string restoring;
+  if (loaded.undo != nullptr) {
+    if (Status back = loaded.undo->undo(); back.ok())
+      mixed.clear();
+    else
+      restoring = "; and then: " + back.error().message;
+  }
   for (const auto& [storage, bytes] : kept.bytes) {
     const Residency& r = loaded.plan.residency(loaded.homes.at(storage));
     const Status status = homes_->write(r.tier, r.address, bytes.data(), r.part.bytes.size());
@@ -353,7 +422,8 @@ Error Session::fail(const Loaded& loaded, const Error& error, const Kept& kept) 
 }
 
 Result<StepResult> Session::step(int64_t handle, const std::map<StorageId, at::Tensor>& inputs,
-                                 const std::map<std::string, Number>& scalars) {
+                                 const std::map<std::string, Number>& scalars,
+                                 const Executor::Between& between) {
   const std::unique_lock lock(stepping_, std::try_to_lock);
   if (!lock.owns_lock()) return bad_input("a step is running already");
   const auto found = loaded_.find(handle);
@@ -382,8 +452,8 @@ Result<StepResult> Session::step(int64_t handle, const std::map<StorageId, at::T
   const int64_t at_entry = highest_at_entry(loaded);
   reset_planned_counters();
   loaded.device->set_scalars(std::move(*table));
-  Result<StepReport> report = loaded.executor->step();
-  if (!report.ok()) return fail(loaded, report.error(), *kept);
+  Result<StepReport> report = loaded.executor->step(between);
+  if (!report.ok()) return fail(loaded, report.error(), *kept, loaded.executor->failure());
   result.report = std::move(*report);
   result.scalars = loaded.device->scalars();
   const AllocatorCounters counters = allocator_counters();
@@ -395,9 +465,31 @@ Result<StepResult> Session::step(int64_t handle, const std::map<StorageId, at::T
   result.live_levels = loaded.device->live_levels();
 
   const int64_t ended = now_ns();
-  if (Status status = copy_outputs(loaded, result.outputs); !status) return status.error();
+  if (Status status = copy_outputs(loaded, result.outputs); !status)
+    return fail(loaded, {status.error().kind, "copying outputs: " + status.error().message}, *kept,
+                loaded.executor->failure_at_end());
   result.copy_out_ns = now_ns() - ended;
   return result;
+}
+
+Result<FaultyDevice*> Session::faulty_of(int64_t handle) const {
+  const auto found = loaded_.find(handle);
+  if (found == loaded_.end()) return bad_input("no plan with the handle {}", handle);
+  if (found->second->faulty == nullptr) return bad_input("the plan was not loaded as faulty");
+  return found->second->faulty.get();
+}
+
+Status Session::set_fault(int64_t handle, const DeviceFault& fault) {
+  Result<FaultyDevice*> device = faulty_of(handle);
+  if (!device.ok()) return device.error();
+  (*device)->fail(fault);
+  return Done{};
+}
+
+Result<int64_t> Session::device_calls(int64_t handle) const {
+  Result<FaultyDevice*> device = faulty_of(handle);
+  if (!device.ok()) return device.error();
+  return (*device)->calls();
 }
 
 Result<int64_t> Session::failed_guard(int64_t handle,

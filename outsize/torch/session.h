@@ -8,11 +8,12 @@
 //
 // Several plans share the memory: where one's exit leaves a home, the next one's entry must find
 // it; the caller points the user's tensors there. A step never writes over a home that is not in
-// its plan: it is refused before anything runs. A failed step is undone (small state and generators
-// are kept at entry) if nothing large was changed; otherwise the session is poisoned: it names what
-// is mixed and refuses steps until `mark_restored`. Homes are the truth: what the user wrote there
-// between steps counts, and copies that a plan carries elsewhere are made anew from them at entry.
-// One step at a time, from any thread; that thread runs the ops.
+// its plan: it is refused before anything runs. A failed step is undone if its plan was loaded with
+// `rollback` (homes are kept in a shadow before they are written over) or if nothing large was
+// changed (small state and generators are kept at entry); otherwise the session is poisoned: it
+// names what is mixed and refuses steps until `mark_restored`. Homes are the truth: what the user
+// wrote there between steps counts, and copies that a plan carries elsewhere are made anew from
+// them at entry. One step at a time, from any thread; that thread runs the ops.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,6 +22,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,6 +32,9 @@
 #include "outsize/plan/plan.h"
 #include "outsize/profile/profile.h"
 #include "outsize/run/executor.h"
+#include "outsize/run/faulty_device.h"
+#include "outsize/run/undo.h"
+#include "outsize/tiers/growing.h"
 #include "outsize/torch/cpu_device.h"
 #include "outsize/torch/homes.h"
 
@@ -37,6 +42,10 @@ namespace outsize {
 
 struct LoadOptions {
   int64_t alignment = 64;  // of device addresses, for the checker
+  // Where a step's shadow lies: host or disk; none: a step that changed something large can't be
+  // undone. The plans of a session share one; what the largest needs counts within the tier.
+  std::optional<Tier> rollback;
+  bool faulty = false;  // tests: `set_fault` can make the plan's steps fail
   ExecutorOptions executor;
 };
 
@@ -77,7 +86,8 @@ class Session {
   // count, homes) leave everything as it was; after them `last_failure` says what a failed step
   // left behind.
   Result<StepResult> step(int64_t handle, const std::map<StorageId, at::Tensor>& inputs,
-                          const std::map<std::string, Number>& scalars);
+                          const std::map<std::string, Number>& scalars,
+                          const Executor::Between& between = {});
   const StepFailure& last_failure() const { return failure_; }
   bool poisoned() const { return !failure_.mixed.empty(); }
   // The caller has put back every storage that was mixed.
@@ -87,13 +97,18 @@ class Session {
   // NaN.
   void set_poison(bool on) { poison_ = on; }
 
+  // Tests: the next steps of a plan loaded as `faulty` fail there. `device_calls`: made by its last
+  // step, the copying of outputs included.
+  Status set_fault(int64_t handle, const DeviceFault& fault);
+  Result<int64_t> device_calls(int64_t handle) const;
+
   // Index of the first guard that these inputs fail, or -1. Nothing runs.
   Result<int64_t> failed_guard(int64_t handle, const std::map<std::string, Number>& scalars) const;
 
   struct Loaded;
 
  private:
-  explicit Session(std::shared_ptr<Homes> homes);
+  Session(std::shared_ptr<Homes> homes, std::string disk_dir);
   struct Kept;
   Status check_call(const Loaded& loaded, const std::map<StorageId, at::Tensor>& inputs) const;
   Status check_homes(const Loaded& loaded) const;
@@ -105,9 +120,16 @@ class Session {
   int64_t highest_at_entry(const Loaded& loaded) const;
   void poison_free_bytes(const Loaded& loaded) const;
   Result<Kept> keep(const Loaded& loaded) const;
-  Error fail(const Loaded& loaded, const Error& error, const Kept& kept);
+  // Undoes what can be undone and notes the rest.
+  Error fail(Loaded& loaded, const Error& error, const Kept& kept, const Failure& done);
+  Status make_resident(const PlanStatistics& statistics, Tier shadow_tier, int64_t shadow_bytes);
+  Result<FaultyDevice*> faulty_of(int64_t handle) const;
 
   std::shared_ptr<Homes> homes_;
+  const std::string disk_dir_;
+  // The shadows of plans with rollback; null before the first such plan is loaded.
+  std::unique_ptr<GrowingMemory> shadows_[kTiers];
+  int64_t resident_[kTiers] = {0, 0, 0};  // of the tiers, as far as loaded plans have used them
   std::map<int64_t, std::unique_ptr<Loaded>> loaded_;
   int64_t next_handle_ = 0;
   StepFailure failure_;

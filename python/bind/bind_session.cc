@@ -1,6 +1,9 @@
 // outsize/torch/session.h: the memory, the plans in it and the steps.
+#include <chrono>
+
 #include "outsize/graph/graph_json.h"
 #include "outsize/plan/plan_json.h"
+#include "outsize/run/undo.h"
 #include "outsize/torch/session.h"
 #include "python/bind/convert.h"
 #include "python/bind/tensor.h"
@@ -38,6 +41,9 @@ int64_t load(Session& session, const std::string& graph_text, const std::string&
   options.executor.clock_mode = given.get<bool>("clock_mode", false);
   options.executor.seed = given.get<uint64_t>("seed", 1);
   options.executor.longest_delay_ns = given.get<int64_t>("longest_delay_ns", 0);
+  options.faulty = given.get<bool>("faulty", false);
+  const auto rollback = given.get<std::string>("rollback", "");
+  if (!rollback.empty()) options.rollback = tier_of(rollback);
   given.finish();
   return value_or_raise(without_gil([&]() -> Result<int64_t> {
     Result<Graph> graph = graph_from_json(graph_text);
@@ -49,6 +55,33 @@ int64_t load(Session& session, const std::string& graph_text, const std::string&
     return session.load(std::move(*graph), std::move(*profile), std::move(*plan), options);
   }));
 }
+
+// Asks a Python callable whether the step is to stop, at most every kPause. Signals' handlers run
+// then, if this is the main thread; what one raises stops the step and becomes `stop.raised`.
+class Stopper {
+ public:
+  explicit Stopper(const py::object& stop) : stop_(stop) {}
+  Status operator()() {
+    const auto now = std::chrono::steady_clock::now();
+    if (asked_ && now - *asked_ < kPause) return Done{};
+    asked_ = now;
+    const py::gil_scoped_acquire acquire;
+    try {
+      if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+      if (!stop_().cast<bool>()) return Done{};
+      return Error{ErrorKind::kCancelled, "interrupted before it began"};
+    } catch (const py::error_already_set& raised) {
+      stop_.attr("raised") = raised.value();
+      return Error{ErrorKind::kCancelled,
+                   fmt::format("interrupted before it began: {}", raised.what())};
+    }
+  }
+
+ private:
+  static constexpr std::chrono::milliseconds kPause{50};
+  const py::object& stop_;
+  std::optional<std::chrono::steady_clock::time_point> asked_;
+};
 
 py::dict report_of(const StepResult& result) {
   py::dict d;
@@ -80,11 +113,15 @@ py::dict report_of(const StepResult& result) {
   return d;
 }
 
-py::dict step(Session& session, int64_t handle, const py::object& inputs, const py::dict& scalars) {
+py::dict step(Session& session, int64_t handle, const py::object& inputs, const py::dict& scalars,
+              const py::object& stop) {
   const auto tensors = tensors_of(inputs);
   const auto numbers = numbers_of(scalars);
+  Stopper stopper(stop);
+  Executor::Between between;
+  if (!stop.is_none()) between = [&] { return stopper(); };
   const Result<StepResult> result =
-      without_gil([&] { return session.step(handle, tensors, numbers); });
+      without_gil([&] { return session.step(handle, tensors, numbers, between); });
   if (!result.ok()) {
     const StepFailure& failure = session.last_failure();
     if (failure.error == result.error())
@@ -111,6 +148,18 @@ py::tuple place_of(const HomePlace& place) {
 }  // namespace
 
 void bind_session(py::module_& module) {
+  module.def(
+      "rollback_bytes",
+      [](const std::string& graph_text, const std::string& plan_text) {
+        return value_or_raise(without_gil([&]() -> Result<int64_t> {
+          Result<Graph> graph = graph_from_json(graph_text);
+          if (!graph.ok()) return graph.error();
+          Result<Plan> plan = plan_from_json(plan_text);
+          if (!plan.ok()) return plan.error();
+          return undo_bytes(*graph, *plan);
+        }));
+      },
+      py::arg("graph"), py::arg("plan"));
   py::class_<Session>(module, "Session")
       .def(py::init([](int64_t device, int64_t host, int64_t disk, const std::string& disk_dir) {
              return value_or_raise(
@@ -124,7 +173,17 @@ void bind_session(py::module_& module) {
           "unload", [](Session& s, int64_t handle) { ok_or_raise(s.unload(handle)); },
           py::arg("handle"))
       .def("step", &step, py::arg("handle"), py::arg("inputs") = py::dict(),
-           py::arg("scalars") = py::dict())
+           py::arg("scalars") = py::dict(), py::arg("stop") = py::none())
+      .def(
+          "set_fault",
+          [](Session& s, int64_t handle, int64_t call, bool late, bool throws) {
+            ok_or_raise(s.set_fault(handle, {call, late, throws}));
+          },
+          py::arg("handle"), py::arg("call"), py::arg("late") = false, py::arg("throws") = false)
+      .def(
+          "device_calls",
+          [](const Session& s, int64_t handle) { return value_or_raise(s.device_calls(handle)); },
+          py::arg("handle"))
       .def(
           "failed_guard",
           [](const Session& s, int64_t handle, const py::dict& scalars) {
