@@ -17,6 +17,8 @@ class Forecast:
     the storage, `recomputed` counts reruns by op and the module it is in
     (``"aten.mul.Tensor in resid_dropout"``). `runtime_bytes` is what kernel libraries were seen to keep
     for themselves, beside PyTorch's allocator, when the ops were measured. `timeline` is [(ns, bytes held on the device)].
+    With rollback, `rollback_bytes` of what the step writes over are kept, and count in `host_bytes` or
+    `disk_bytes`; copying them takes `rollback_s`, which `step_s` has.
     """
 
     planner: str
@@ -34,6 +36,8 @@ class Forecast:
     runtime_bytes: int
     planning_s: float
     timeline: list[tuple[int, int]] = field(repr=False)
+    rollback_bytes: int = 0
+    rollback_s: float = 0.0
 
     @property
     def gap(self) -> float:

@@ -86,6 +86,7 @@ class Homes:
         self.users: weakref.WeakSet[Any] = weakref.WeakSet()
         self._lying: dict[tuple[Tier, int], StorageWeakRef] = {}
         self._mixed: list[Mixed] = []
+        self._failure = ""
 
     # -- where tensors lie ----------------------------------------------------------------------
     def place_of(self, tensor: torch.Tensor) -> Place | None:
@@ -164,8 +165,11 @@ class Homes:
         self._lying[tier, address] = reference
 
     # -- after a failed step --------------------------------------------------------------------
-    def poison(self, mixed: list[tuple[str, Callable[[], torch.Tensor | None]]]) -> None:
+    def poison(
+        self, mixed: list[tuple[str, Callable[[], torch.Tensor | None]]], failure: str
+    ) -> None:
         """Notes what a failed step left mixed: steps are refused until all of it is written anew."""
+        self._failure = failure.partition(" (of two steps mixed")[0]
         for name, current in mixed:
             tensor = current()
             if tensor is not None:
@@ -179,9 +183,11 @@ class Homes:
         left = [mixed.name for mixed in self._mixed if not mixed.restored()]
         if left:
             raise PoisonedError(
-                f"an earlier step failed and left a mix of two steps in {', '.join(left)}: "
+                f"an earlier step failed ({self._failure}) and left a mix of two steps in "
+                f"{', '.join(left)}: "
                 "load_state_dict() what a checkpoint has of the model and the optimizer, "
-                "or write it anew and call the step's restored()",
+                "or write it anew and call the step's restored(); close() gives all tensors, mixed as "
+                "they are, ordinary memory, and rollback=True undoes steps that fail",
                 mixed=left,
             )
         self.restored()

@@ -11,14 +11,15 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import torch
 
 import outsize_core
 
 from . import cache
+from .budgets import format_bytes
 from .core import translated
 from .errors import CaptureError, InfeasibleError
 from .forecast import Forecast, moved_bytes, rerun_names, swapped_and_recomputed
@@ -33,6 +34,10 @@ Reserved = Sequence[tuple[str, int, int]]
 
 # A plan of the whole step that is slower than this many times its ops makes splits worth a look.
 WORTH_SPLITTING = 1.15
+
+
+# Where the bytes that a step writes over are kept for undoing it; "" where they are not.
+RollbackTier = Literal["", "host", "disk"]
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,7 @@ class Prepared:
     plan: str
     forecast: Forecast
     rerun_names: dict[int, str]  # of the ops that the plan runs again, by their index in `graph`
+    rollback_tier: RollbackTier
 
 
 class Planner:
@@ -69,9 +75,13 @@ class Planner:
         work: int | None,
         seed: int,
         use_cache: bool,
+        rollback: bool,
         log: Callable[[str], None],
     ) -> None:
         self._planner = planner
+        self._rollback_tier: RollbackTier = (
+            "" if not rollback else "host" if disk_folder is None else "disk"
+        )
         self._seconds = seconds
         self._work = work
         self._seed = seed
@@ -160,7 +170,7 @@ class Planner:
         graph_text, profile_text = profiled
         with translated():
             unplanned = outsize_core.liveness(graph_text, profile_text)["peak_bytes"]
-        limits = budgets(unplanned)
+        limits = self._beside_rollback(budgets(unplanned), graph_text)
         options: dict[str, Any] = {
             "planner": self._planner,
             "device": limits.device,
@@ -182,14 +192,15 @@ class Planner:
             simulated = outsize_core.simulate(graph_text, profile_text, machine, plan_text)
         planned_graph, plan = json.loads(graph_text), json.loads(plan_text)
         swapped, recomputed = swapped_and_recomputed(planned_graph, plan)
+        kept, kept_s = self._rollback_price(graph_text, plan_text, machine)
         forecast = Forecast(
             planner=result["planner"],
-            step_s=result["step_ns"] / 1e9,
+            step_s=result["step_ns"] / 1e9 + kept_s,
             compute_s=result["compute_ns"] / 1e9,
             bound_s=result["bound_ns"] / 1e9,
             peak_bytes=result["extent"]["device"],
-            host_bytes=result["extent"]["host"],
-            disk_bytes=result["extent"]["disk"],
+            host_bytes=result["extent"]["host"] + (kept if self._rollback_tier == "host" else 0),
+            disk_bytes=result["extent"]["disk"] + (kept if self._rollback_tier == "disk" else 0),
             floor_bytes=result["floor_bytes"],
             unplanned_peak_bytes=unplanned,
             moved=moved_bytes(result),
@@ -198,9 +209,41 @@ class Planner:
             runtime_bytes=int(json.loads(profile_text)["runtime_bytes"]),
             planning_s=time.monotonic() - started,
             timeline=[(at, held) for at, held in simulated["tiers"]["device"]["timeline"]],
+            rollback_bytes=kept,
+            rollback_s=kept_s,
         )
         names = rerun_names(planned_graph, plan)
-        return Prepared(graph_text, profile_text, plan_text, forecast, names)
+        return Prepared(graph_text, profile_text, plan_text, forecast, names, self._rollback_tier)
+
+    def _beside_rollback(self, limits: Budgets, graph_text: str) -> Budgets:
+        """What is left for plans when any of the state that a step finds may be kept for undoing it."""
+        if not self._rollback_tier:
+            return limits
+        state = sum(
+            storage["bytes"]
+            for storage in json.loads(graph_text)["storages"]
+            if storage.get("persistent") and storage.get("entry")
+        )
+        budget = limits.host if self._rollback_tier == "host" else limits.disk
+        if state > budget:
+            raise InfeasibleError(
+                f"rollback=True keeps up to {format_bytes(state)} ({state} bytes) of the state beside the "
+                f"plan in the {self._rollback_tier} tier, which may hold {format_bytes(budget)}. "
+                f"Ways out: more {self._rollback_tier}, rollback=False"
+            )
+        if self._rollback_tier == "host":
+            return replace(limits, host=budget - state)
+        return replace(limits, disk=budget - state)
+
+    def _rollback_price(self, graph: str, plan: str, machine: str) -> tuple[int, float]:
+        """Bytes that a step keeps, and the seconds that copying them adds at most."""
+        if not self._rollback_tier:
+            return 0, 0.0
+        with translated():
+            kept = outsize_core.rollback_bytes(graph, plan)
+        link = json.loads(machine)["out" if self._rollback_tier == "host" else "write"]
+        rate = link["bytes_per_s"]
+        return kept, kept / rate if rate else 0.0
 
     def _forms(
         self,

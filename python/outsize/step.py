@@ -60,6 +60,10 @@ def step(*objects: Any, **options: Any) -> Callable[[Callable[..., Any]], Step]:
     disk: a folder for the disk tier's file, in the host's place (``"/scratch"``).
     planner: ``"outsize"`` or another by name. machine: a preset's name or a file; default: this machine, measured.
     seconds, work: limits of the search; seed: of its random numbers.
+    rollback: keep what a step writes over in the host tier (with a disk: there), within its budget, and put
+        it back if the step fails or is interrupted; the price is in the forecast. Without it a step that fails
+        after it has changed something large leaves a mix that has to be restored, and Ctrl-C lets the step
+        end first (a second one stops it there and then).
     cache: keep profiles and plans on disk. log: called with a line per notable thing; default: stderr.
     clock, poison: debugging modes: prove at run time that no two streams touch the same bytes unordered;
         fill free memory with NaN bits before each step.
@@ -75,6 +79,7 @@ def step(*objects: Any, **options: Any) -> Callable[[Callable[..., Any]], Step]:
         "seconds": None,
         "work": None,
         "seed": 1,
+        "rollback": False,
         "cache": True,
         "log": None,
         "clock": False,
@@ -88,6 +93,11 @@ def step(*objects: Any, **options: Any) -> Callable[[Callable[..., Any]], Step]:
     if chosen["budget"] is None:
         raise BadInputError(
             "step() needs a budget: the most bytes the device may hold, e.g. budget='6GiB'"
+        )
+    if not isinstance(chosen["rollback"], bool):
+        raise BadInputError(
+            f"rollback: wanted True or False, had {chosen['rollback']!r}: what is kept lies in the host "
+            "tier, or on disk with disk="
         )
     if chosen["link"] is not None:
         raise BadInputError(
@@ -283,6 +293,7 @@ class Step:
             work=options["work"],
             seed=options["seed"],
             use_cache=options["cache"],
+            rollback=options["rollback"],
             log=self._log,
         )
 

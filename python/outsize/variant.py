@@ -22,6 +22,7 @@ from .core import translated
 from .errors import InfeasibleError, StepError
 from .forecast import Forecast, StepRecord, moved_bytes
 from .homes import Homes, Place, Ranges, Tier, typed
+from .interrupts import Interrupts
 from .planning import Border, Budgets, Planner, Prepared, Reserved
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ class Variant:
         self._homes = homes
         self._handle = handle
         self._step = step
+        # Interrupts after which a step stops: one that can't be undone is finished at the first.
+        self._most_interrupts = 1 if prepared.rollback_tier else 2
         graph = captured.graph
         self._values: list[dict[str, Any]] = graph["values"]
         self._storages: list[dict[str, Any]] = graph["storages"]
@@ -93,7 +96,11 @@ class Variant:
                 prepared.graph,
                 prepared.profile,
                 prepared.plan,
-                {"clock_mode": bool(options["clock"]), "record_times": True},
+                {
+                    "clock_mode": bool(options["clock"]),
+                    "record_times": True,
+                    "rollback": prepared.rollback_tier,
+                },
             )
         return Variant(captured, prepared, homes, handle, step)
 
@@ -104,6 +111,10 @@ class Variant:
     # -- one step -------------------------------------------------------------------------------
     def run(self, call: Call) -> tuple[Any, StepRecord]:
         """Runs the plan on these arguments; the same signature and guards as at capture."""
+        with Interrupts(self._most_interrupts) as interrupts:
+            return self._run(call, interrupts)
+
+    def _run(self, call: Call, interrupts: Interrupts) -> tuple[Any, StepRecord]:
         flat = call.flat
         tensors = call.tensors
         entries = {
@@ -122,9 +133,12 @@ class Variant:
         scalars = {s.name: s.read(flat) for s in self.capture.scalar_inputs}
         try:
             with translated():
-                done = self._homes.session.step(self._handle, inputs, scalars)
+                done = self._homes.session.step(self._handle, inputs, scalars, interrupts)
         except StepError as error:
-            raise self._failure(error) from None
+            failure = self._failure(error)
+            if interrupts.raised is not None:
+                raise interrupts.raised from failure
+            raise failure from None
         changed = [t for storage, t in entries.items() if storage in self._written]
         self._bind(call.names, entries, done, flat)
         result = pytree.tree_unflatten(
@@ -201,7 +215,7 @@ class Variant:
         if error.mixed and not mixed:
             self._homes.restored()
             text = text.partition(" (of two steps mixed")[0] + " (the step was undone)"
-        self._homes.poison([(name, self._finder(name)) for name in mixed])
+        self._homes.poison([(name, self._finder(name)) for name in mixed], text)
         if self._dropped:
             text += "; the .grad that the step drops at its start are gone"
         undone = error.undone or bool(error.mixed and not mixed)
