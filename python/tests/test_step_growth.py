@@ -59,6 +59,43 @@ def test_sixty_steps_do_not_grow() -> None:
     assert abs(outsize_core.counters()["default_live"] - held) < 64 << 10
 
 
+def _file_blocks() -> int:
+    """Blocks on disk of the nameless files that this process has open."""
+    found = 0
+    for descriptor in os.listdir("/proc/self/fd"):
+        try:
+            status = os.stat(f"/proc/self/fd/{descriptor}")
+        except OSError:  # the listing's own
+            continue
+        found += status.st_blocks if status.st_nlink == 0 else 0
+    return found
+
+
+@pytest.mark.parametrize("tier", ["host", "disk"])
+def test_two_hundred_steps_below_the_device_do_not_grow(tier: str, tmp_path: Path) -> None:
+    """A step that swaps and can be undone: nothing grows on the device, in the tier, or beside them."""
+    run = mlp("adamw", depth=2, width=96, batch=64)
+    options: dict[str, Any] = {"disk": tmp_path} if tier == "disk" else {}
+    step = plan_of(run, budget="55%", rollback=True, **options)
+    for _ in range(20):
+        step(*run.batches[0])
+    assert step.last is not None and sum(step.last.moved.values()) > 0
+    assert step.last.forecast.rollback_bytes > 0
+    peak = step.last.peak_bytes
+    gc.collect()
+    outsize_core.reset_counters()
+    held = outsize_core.counters()["default_live"]
+    before = _resident_bytes(), _descriptors(), _threads(), _file_blocks()
+    for index in range(200):
+        step(*run.batches[index % 5])
+        assert step.last.peak_bytes == peak
+    gc.collect()
+    assert (_descriptors(), _threads(), _file_blocks()) == before[1:]
+    # A page leaked in each step would be 800 KiB.
+    assert _resident_bytes() - before[0] < 512 << 10
+    assert abs(outsize_core.counters()["default_live"] - held) < 64 << 10
+
+
 def test_closed_steps_leave_nothing() -> None:
     def once() -> None:
         run = mlp("sgd", depth=1)
