@@ -352,6 +352,7 @@ def test_a_step_that_fails_early_is_undone(
     assert re.search(r"\b4 bytes", text) and re.search(r"\b5\b", text), text
     assert error.undone and error.mixed == []
     # What failed was the plan, not the state: another step of the model goes on as eager would.
+    monkeypatch.undo()
     again = plan_of(run, budget="4MiB")
     again(*run.batches[1])
     plain = _large()
@@ -383,6 +384,7 @@ def test_a_step_that_fails_late_is_poisoned_until_restored(
     assert "of two steps mixed: " in str(error) and "aten.add_.Tensor" in str(error)
     assert same(torch.get_rng_state(), generator)
 
+    monkeypatch.undo()
     other = plan_of(run, budget="4MiB")
     for step in (failing, other):
         with pytest.raises(outsize.PoisonedError, match="mix of two steps in .*param:0.weight"):
@@ -410,6 +412,7 @@ def test_restored_says_that_all_is_well(
     failing = plan_of(run, budget="4MiB")
     with pytest.raises(outsize.StepError):
         failing(*run.batches[1])
+    monkeypatch.undo()
     other = plan_of(run, budget="4MiB")
     for parameter in run.model.parameters():  # by means that PyTorch doesn't count
         parameter.data.numpy()[...] = 0.01
