@@ -30,7 +30,8 @@ COLUMNS = """*Time* is the step's over the sum of its ops: 1 is a step without a
 of this step inside this budget can beat, as far as one is known. *Swapped* counts both directions.
 *Run again* is the time of ops that ran once more, over compute. Where a planner has no plan, *time*
 says the least budget at which it has one, in percent of the peak in program order, or `-` where
-there is none or none may exist (a planner that only swaps, on a machine without a host).
+there is none or none may exist (a planner that only swaps on a machine without a host, `checkmate`
+on a step of more than 150 ops).
 """
 
 
