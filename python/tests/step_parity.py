@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 import torch
 from parity import assert_equal, results, same, state_of
 from step_models import Training
@@ -100,6 +101,19 @@ def sizes_of(make: Make) -> tuple[int, int]:
         max(forecast.floor_bytes for forecast in forecasts),
         max(forecast.unplanned_peak_bytes for forecast in forecasts),
     )
+
+
+def split_floor_of(make: Make) -> int:
+    """The floor in bytes with large ops split, of the first step or the second, whichever is larger."""
+    floors = []
+    run = make()
+    for batch in run.batches[:2]:
+        with pytest.raises(outsize.InfeasibleError) as refused:
+            plan_of(run, budget="4KiB", seconds=1.0).prepare(*batch)
+        assert refused.value.floor_bytes is not None
+        floors.append(refused.value.floor_bytes)
+        run.step(*batch)
+    return max(floors)
 
 
 def train_least(make: Make, budget: int, **options: Any) -> Log:
