@@ -312,7 +312,8 @@ def test_worker_threads_are_served_from_scratch(two_threads):
         result = run.step(inputs)
         # All that the default path served are the generator's state and the outputs' copies.
         assert outsize_core.counters()["default_requests"] - before == 1 + 3
-        assert result["report"]["requests"] == eager_requests > 100
+        # How many the kernel makes for itself differs from processor to processor: 8 to hundreds.
+        assert result["report"]["requests"] == eager_requests > 1 + 3
         for grad in grads:
             raw = result["outputs"][step.storage_id(grad)]
             assert same_bits(view_bytes(raw, grad), grad), round_
