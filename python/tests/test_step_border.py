@@ -59,6 +59,18 @@ def load_plain(index: int, run: Training) -> None:
         run.model.load_state_dict(saved)
 
 
+def load_by_assignment(index: int, run: Training) -> None:
+    """Other tensors become the model's; the optimizer is given them, each with the state of the one before it."""
+    if index == 2:
+        old = list(run.model.parameters())
+        saved = {name: value.clone() * 0.5 for name, value in run.model.state_dict().items()}
+        run.model.load_state_dict(saved, assign=True)
+        new = list(run.model.parameters())
+        run.optimizer.param_groups[0]["params"] = new
+        states = [run.optimizer.state.pop(parameter) for parameter in old]
+        run.optimizer.state.update(zip(new, states, strict=True))
+
+
 def load_both(index: int, run: Training) -> None:
     """Model and optimizer from a checkpoint of an earlier step, learning rate included."""
     if index == 1:
@@ -112,6 +124,7 @@ WRITES: list[Between] = [
     write_state_through_numpy,
     assign_data,
     load_plain,
+    load_by_assignment,
     load_both,
     zero_in_place,
     change_rate,
