@@ -6,6 +6,8 @@ import copy
 import gc
 import subprocess
 import sys
+import threading
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -440,3 +442,33 @@ def test_close_gives_ordinary_memory_back() -> None:
     other = plan_of(run, budget="90%")
     other(*run.batches[0])
     assert other.last is not None and STEPS == len(run.batches)
+
+
+def test_other_python_threads_run_during_a_step() -> None:
+    run = mlp("sgd", width=512, batch=2048)
+    step = plan_of(run, budget="100%")
+    for batch in run.batches[:2]:
+        step(*batch)
+    ticks, stop = [0], threading.Event()
+
+    def tick() -> None:
+        while not stop.is_set():
+            time.sleep(0.001)
+            ticks[0] += 1
+
+    ticker = threading.Thread(target=tick)
+    ticker.start()
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(
+        1000
+    )  # no thread is made to let another run: the step must do so by itself
+    try:
+        before = ticks[0]
+        step(*run.batches[2])
+        during, step_s = ticks[0] - before, step.last.step_s
+    finally:
+        sys.setswitchinterval(interval)
+        stop.set()
+        ticker.join()
+    assert step_s > 0.02
+    assert during > step_s / 0.001 / 20

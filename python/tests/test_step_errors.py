@@ -259,7 +259,9 @@ def test_data_dependent_shapes() -> None:
 
         return step
 
-    _refuse(change, _marked("nonzero here"))
+    _refuse(
+        change, _marked("nonzero here") + ".*depends on tensor data.*Way out: give .* fixed shape"
+    )
 
 
 def test_control_flow_on_tensor_data() -> None:
@@ -273,7 +275,24 @@ def test_control_flow_on_tensor_data() -> None:
 
         return step
 
-    _refuse(change, _marked("branch here"))
+    _refuse(change, _marked("branch here") + ".*branch from tensor data.*Way out: use torch.where")
+
+
+def test_an_op_that_writes_what_its_schema_does_not_mark() -> None:
+    library = torch.library.Library("outsize_test_lies", "DEF")
+    library.define("halve(Tensor x) -> Tensor")
+    library.impl("halve", lambda x: x.mul_(0.5).clone(), "CPU")
+    library.impl("halve", torch.empty_like, "Meta")
+
+    def change(run: Training) -> Callable[..., Any]:
+        def step(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+            with torch.no_grad():
+                torch.ops.outsize_test_lies.halve(run.model[0].weight)
+            return functional.mse_loss(run.model(x), target)
+
+        return step
+
+    _refuse(change, "does otherwise than its schema says: .*outsize_test_lies.*halve.*Way out: ")
 
 
 def test_python_randomness() -> None:
