@@ -21,7 +21,7 @@ from outsize.bench import demo, train
 from outsize.bench.comparison import BUILD_FOLDER, Comparison, Settings, environment
 from outsize.bench.digests import digest_state, digest_tensor, first_difference
 from outsize.bench.limits import build_allocator
-from outsize.bench.models import UNet, from_file, resnet50_model
+from outsize.bench.models import LARGE_MODELS, UNet, from_file, language_model, resnet50_model
 from outsize.bench.picture import Limit, Line, chart, page, section, thin, ticks
 from outsize.bench.process import Worker, WorkerError
 from outsize.bench.report import forecast_checks
@@ -290,6 +290,15 @@ def test_models_have_their_published_sizes() -> None:
         assert unet(torch.empty(1, 3, 64, 64)).shape == (1, 2, 64, 64)
 
 
+@pytest.mark.parametrize(
+    ("name", "parameters"), [("gpt2-124m", 124_439_808), *LARGE_MODELS.items()]
+)
+def test_language_models_have_their_published_sizes(name: str, parameters: int) -> None:
+    with torch.device("meta"):
+        model = language_model(name)
+    assert sum(p.numel() for p in model.parameters()) == parameters
+
+
 def test_a_workload_file_must_return_what_is_wanted(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text("def short():\n    return 1\n")
@@ -392,6 +401,13 @@ def test_the_page_is_whole_and_needs_nothing_else() -> None:
         (["--model", "resnet50", "--budget", "1GB", "--tiers", "dsk"], "did you mean disk?"),
         (["--model", "resnet50", "--budget", "1GB", "--steps", "0"], "wanted at least 1, had 0"),
         (["--model", "resnet50", "--budget", "1GB", "--disk", "x"], "only with --tiers disk"),
+        (
+            ["--model", "resnet50", "--budget", "1GB", "--link", "v100-16gb-pcie3"],
+            "--link: can't slow the links to v100-16gb-pcie3's",
+        ),
+        (["--model", "resnet50", "--budget", "1GB", "--threads", "0"], "wanted at least 1, had 0"),
+        (["--model", "resnet50", "--budget", "17/16"], "at most 1/1, had '17/16'"),
+        (["--model", "resnet50", "--budget", "1/0"], "at most 1/1, had '1/0'"),
     ],
 )
 def test_bad_use_exits_2_and_says_what_was_meant(
@@ -401,6 +417,28 @@ def test_bad_use_exits_2_and_says_what_was_meant(
         train.main(arguments)
     assert caught.value.code == 2
     assert said in capsys.readouterr().err
+
+
+def test_budgets_are_shares_of_the_peak_to_the_byte() -> None:
+    # In floating point a third of it would be rounded twice.
+    peak = 3 * (2**53 + 1)
+    assert train.budget_bytes("1/3", peak) == 2**53 + 1
+    assert train.budget_bytes(" 1 / 16 ", 1_615) == 100
+    assert train.budget_bytes("1/1", 7) == 7
+
+
+def test_models_too_large_for_the_machine_are_refused_before_they_are_built(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    enough = 2 * 16 * 1_557_611_200
+    assert train.too_large("gpt2-xl", enough) is None
+    assert train.too_large("resnet50", 0) is None
+    monkeypatch.setattr(train, "available_host_bytes", lambda: enough - 1)
+    with pytest.raises(SystemExit) as caught:
+        train.main(["--model", "gpt2-xl", "--budget", "1/16"])
+    assert caught.value.code == 2
+    said = capsys.readouterr().err
+    assert "--model: gpt2-xl: its 2 plain runs hold 49.8 GB" in said and "smaller model" in said
 
 
 def test_the_table_has_a_row_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -66,23 +66,45 @@ def plain_step(
     return train_step
 
 
-# ---- GPT-2 ------------------------------------------------------------------------------------
+# ---- GPT-2 and LLaMA --------------------------------------------------------------------------
+
+# What differs from GPT2Config's own sizes, which are gpt2-124m's.
+GPT2_SIZES = {
+    "gpt2-30m": {
+        "n_layer": 8,
+        "n_embd": 512,
+        "n_head": 8,
+        "vocab_size": 8192,
+        "n_positions": 512,
+    },
+    "gpt2-124m": {},
+    "gpt2-xl": {"n_layer": 48, "n_embd": 1600, "n_head": 25},
+}
+LLAMA = "llama-6.7b"  # LlamaConfig's own sizes
 
 
-def gpt2(name: str, tokens: Path, steps: int, **sizes: int) -> Workload:
-    """transformers' GPT-2 with its dropout of 0.1 and tied embeddings, on 8 windows of 512 tokens."""
-    from transformers import GPT2Config, GPT2LMHeadModel
+def language_model(name: str) -> nn.Module:
+    """transformers' GPT-2, with its dropout of 0.1 and tied embeddings, or LLaMA."""
+    from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
+    # No special tokens: those of the published vocabulary may lie outside the text's.
+    common: dict[str, Any] = {
+        "attn_implementation": "sdpa",
+        "use_cache": False,
+        "bos_token_id": None,
+        "eos_token_id": None,
+    }
+    if name == LLAMA:
+        llama: nn.Module = LlamaForCausalLM(LlamaConfig(**common))
+        return llama
+    gpt2: nn.Module = GPT2LMHeadModel(GPT2Config(**common, **GPT2_SIZES[name]))
+    return gpt2
+
+
+def language(name: str, tokens: Path, steps: int) -> Workload:
+    """A language model on 8 windows of 512 tokens, AdamW, clipped, on a cosine schedule."""
     batch_size, length = 8, 512
-    # No special tokens: those of the published vocabulary may lie outside this one.
-    config = GPT2Config(
-        attn_implementation="sdpa",
-        use_cache=False,
-        bos_token_id=None,
-        eos_token_id=None,
-        **sizes,
-    )
-    model = GPT2LMHeadModel(config)
+    model = language_model(name)
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, weight_decay=0.1)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=max(steps, 1))
@@ -244,8 +266,10 @@ def nothing() -> None:
 
 # ---- By name ----------------------------------------------------------------------------------
 
-MODELS = ("gpt2-30m", "gpt2-124m", "resnet50", "unet-15m")
-WANTS_TEXT = ("gpt2-30m", "gpt2-124m")
+WANTS_TEXT = (*GPT2_SIZES, LLAMA)
+MODELS = (*WANTS_TEXT, "resnet50", "unet-15m")
+# Parameters of those that a small machine can't train plainly: known before minutes are spent on building them.
+LARGE_MODELS = {"gpt2-xl": 1_557_611_200, LLAMA: 6_738_415_616}
 
 
 def from_file(where: str) -> Workload:
@@ -284,18 +308,7 @@ def build_workload(name: str, seed: int, steps: int, tokens: Path | None) -> Wor
     if name in WANTS_TEXT:
         if tokens is None:
             raise ValueError(f"{name} wants a file of tokens")
-        if name == "gpt2-30m":
-            return gpt2(
-                name,
-                tokens,
-                steps,
-                n_layer=8,
-                n_embd=512,
-                n_head=8,
-                vocab_size=8192,
-                n_positions=512,
-            )
-        return gpt2(name, tokens, steps)  # GPT2Config's own sizes
+        return language(name, tokens, steps)
     if name == "resnet50":
         return resnet50()
     if name == "unet-15m":

@@ -7,20 +7,25 @@ batch of a step.
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from pathlib import Path
 
-from outsize.budgets import parse_bytes
+from outsize.budgets import available_host_bytes, format_bytes, parse_bytes
 
 from .commands import DONE, INFEASIBLE, Parser, nearest, status_of, version, write_json
 from .comparison import BUILD_FOLDER, Settings, Workers, compare
 from .console import Console
-from .models import MODELS
+from .models import LARGE_MODELS, MODELS
 from .picture import write_comparison
 from .process import Fields, WorkerError
 from .report import all_checks, json_fields
 from .short_runs import run_beside
+
+# AdamW in float32: parameters, gradients and two moments, all there while the optimizer runs.
+BYTES_A_PARAMETER = 16
+PLAIN_RUNS = 2  # at the same time, the reference and its control
 
 
 def train(settings: Settings, at_floor: bool, json_path: str | None, html_path: str | None) -> int:
@@ -54,19 +59,47 @@ def make_parser() -> Parser:
     models = f"{', '.join(MODELS)} or FILE.py:FUNCTION"
     parser.add_argument("--model", required=True, metavar="NAME", help=models)
     parser.add_argument(
-        "--budget", required=True, metavar="B", help="6GiB, 6GB, 1048576, or 25%% of the peak"
+        "--budget",
+        required=True,
+        metavar="B",
+        help="6GiB, 6GB, 1048576, or of the peak: 25%%, 1/16",
     )
     parser.add_argument("--tiers", choices=("host", "disk"), default="host", help="%(default)s")
     parser.add_argument("--host", metavar="B", help="bytes of the host tier (what is free)")
     parser.add_argument("--disk", metavar="FOLDER", help="of the disk tier (build/bench/disk)")
     parser.add_argument("--steps", type=int, default=10, metavar="N", help="%(default)s")
     parser.add_argument("--planner", metavar="P", help="outsize, or one from the literature")
-    parser.add_argument("--link", metavar="MACHINE", help="slow the links to a machine's ratio")
+    parser.add_argument("--link", metavar="MACHINE", help="refused: links run at their own speed")
     parser.add_argument("--threads", type=int, metavar="N", help="CPU threads (all)")
     parser.add_argument("--seed", type=int, default=0, help="of the model's weights (%(default)s)")
     parser.add_argument("--json", metavar="FILE", help="`-` is stdout")
     parser.add_argument("--html", metavar="FILE", help="also draw the picture")
     return parser
+
+
+def budget_bytes(text: str, peak_bytes: int) -> int:
+    """
+    >>> budget_bytes("1/16", 1600), budget_bytes("25%", 1600), budget_bytes("2kB", 1600)
+    (100, 400, 2000)
+    """
+    share = re.fullmatch(r"\s*([0-9]+)\s*/\s*([0-9]+)\s*", text)
+    if share is None:
+        return parse_bytes(text, peak_bytes)
+    part, whole = int(share[1]), int(share[2])
+    if not 0 < part <= whole:
+        raise ValueError(f"wanted a share of the peak such as 1/16, at most 1/1, had {text!r}")
+    return peak_bytes * part // whole
+
+
+def too_large(model: str, available_bytes: int) -> str | None:
+    """Why `model` can't be compared with plain runs in that much memory; None if it may."""
+    least = LARGE_MODELS.get(model, 0) * BYTES_A_PARAMETER * PLAIN_RUNS
+    if least <= available_bytes:
+        return None
+    return (
+        f"{model}: its {PLAIN_RUNS} plain runs hold {format_bytes(least)} of parameters, gradients and moments,"
+        f" and {format_bytes(available_bytes)} is available; take a machine with more memory, or a smaller model"
+    )
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -81,10 +114,19 @@ def main(arguments: list[str] | None = None) -> int:
     if options.disk is not None and options.tiers != "disk":
         parser.error("--disk: only with --tiers disk")
     try:
-        parse_bytes(options.budget, 1 << 40)
+        budget_bytes(options.budget, 1 << 40)
     except Exception as error:  # its own message says all
         parser.error(f"--budget: {error}")
-    passed_on: Fields = {"host": options.host, "planner": options.planner, "link": options.link}
+    if options.link is not None:
+        parser.error(
+            f"--link: can't slow the links to {options.link}'s: in a measured run they go at their own speed."
+            f" Leave it out, or simulate: outsize plan GRAPH --machine {options.link}"
+        )
+    if options.threads is not None and options.threads < 1:
+        parser.error(f"--threads: wanted at least 1, had {options.threads}")
+    if why := too_large(options.model, available_host_bytes()):
+        parser.error(f"--model: {why}")
+    passed_on: Fields = {"host": options.host, "planner": options.planner}
     if options.tiers == "disk":
         if options.host is not None:
             parser.error("--host: only with --tiers host")
@@ -95,7 +137,7 @@ def main(arguments: list[str] | None = None) -> int:
     settings = Settings(
         options.model,
         options.steps,
-        budget_of=lambda peak: parse_bytes(options.budget, peak),
+        budget_of=lambda peak: budget_bytes(options.budget, peak),
         options={name: value for name, value in passed_on.items() if value is not None},
         seed=options.seed,
         **({"threads": options.threads} if options.threads else {}),
