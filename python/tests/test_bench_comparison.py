@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from bench_fakes import THIS_FILE, WORKLOAD
@@ -87,36 +87,47 @@ def test_unplanned_processes_cannot_import_outsize(honest: tuple[Comparison, Sho
     assert done.returncode == 1 and "No module named 'outsize'" in done.stderr
 
 
+# What users script against: may be joined by other fields, and never loses one.
+CONTRACT = set(
+    "outsize model parameters batch threads budget_bytes eager_peak_bytes measured_peak_bytes"
+    " predicted_peak_bytes bit_equal steps eager_step_s planned_step_s ratio predicted_step_s bound_s"
+    " moved recomputed_ops control_bit_equal eager_at_budget losses".split()
+)
+JSON_KINDS: dict[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (float,),
+    "true or false": (bool,),
+    "object": (dict,),
+    "object or null": (dict, type(None)),
+    "list": (list,),
+}
+
+
+def documented_fields() -> dict[str, str]:
+    """The kinds of the fields in docs/cli.md's table of the training bench's, by name."""
+    text = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
+    section = text.partition("## The training bench's `--json`\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`[^|]*) \| ([^|]*) \|", section, re.MULTILINE)
+    return {name: kind for names, kind in rows for name in re.findall(r"`(\w+)`", names)}
+
+
 def test_json_has_the_fields_that_users_script_against(
     honest: tuple[Comparison, ShortRuns],
 ) -> None:
     comparison, beside = honest
     fields = json_fields(comparison, beside, all_checks(comparison, beside), "1", 2.0)
     fields = json.loads(json.dumps(fields))
-    kinds: dict[str, Any] = {
-        "outsize": str,
-        "model": str,
-        "parameters": int,
-        "batch": int,
-        "threads": int,
-        "budget_bytes": int,
-        "eager_peak_bytes": int,
-        "measured_peak_bytes": int,
-        "predicted_peak_bytes": int,
-        "bit_equal": bool,
-        "steps": int,
-        "eager_step_s": float,
-        "planned_step_s": float,
-        "ratio": float,
-        "predicted_step_s": float,
-        "bound_s": float,
-        "moved": dict,
-        "recomputed_ops": int,
-        "control_bit_equal": bool,
-        "eager_at_budget": str,
-        "losses": list,
+    assert fields["floor_run"] is not None
+    documented = documented_fields()
+    assert CONTRACT <= documented.keys()
+    assert fields.keys() == documented.keys()
+    wrong = {
+        name: type(fields[name]).__name__
+        for name, kind in documented.items()
+        if type(fields[name]) not in JSON_KINDS[kind]
     }
-    assert {name: type(fields[name]) for name in kinds} == kinds
+    assert wrong == {}
     assert fields["bit_equal"] and fields["control_bit_equal"]
     assert fields["batch"] == 1024 and len(fields["losses"]) == STEPS
     assert fields["parameters"] == 64 * 1024 + 1024 + 2 * 1024 + 1024 * 8 + 8
