@@ -304,6 +304,11 @@ class Step:
             captured = self._capture(call)
             return captured, input_bytes(captured, call.flat)
 
+    def recorded(self, undo: Callable[[], None], *args: Any, **kwargs: Any) -> Capture:
+        """The step run plainly, for real, its ops put down as they go; `undo` as `capture` has it."""
+        with _at_work():
+            return self._capture(self._call(args, kwargs), real=True, undo=undo)
+
     def limits(self, device_bytes: int, peak_bytes: int) -> Budgets:
         """The budgets of a step that had the model to itself."""
         return self._limits(device_bytes, None, peak_bytes)
@@ -379,7 +384,7 @@ class Step:
             if type(now) is float and type(value) is float and now != value:
                 self._symbols |= {place.path}
 
-    def _capture(self, call: Call) -> Capture:
+    def _capture(self, call: Call, **how: Any) -> Capture:
         _check_objects(self.models, self.optimizers)
         for path, leaf in call.leaves:
             if isinstance(leaf, torch.Tensor) and leaf.device.type != "cpu":
@@ -394,6 +399,7 @@ class Step:
             optimizers=self.optimizers,
             symbols=self._symbols,
             title=self.__name__,
+            **how,
         )
         if captured.graph["device_type"] != "cpu":
             raise CaptureError("the step uses another device than the CPU")

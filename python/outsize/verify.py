@@ -4,14 +4,16 @@
     print(report)                                  # equal, or the first value that differs
     assert report.equal
 
-The step runs three times from the state that is there: twice plainly and once planned. The two plain
-runs are the control: where they differ, the step itself does not repeat (a nondeterministic kernel, a
-clock, a counter) and no plan could be held against it. Afterwards the state is what it was.
+The step runs four times from the state that is there: twice plainly, once planned, and once plainly while
+its ops are put down, to be held against those that the plan was made from. The first two are the control:
+where they differ, the step itself does not repeat (a nondeterministic kernel, a clock, a counter) and no plan
+could be held against it. Afterwards the state is what it was.
 """
 
 from __future__ import annotations
 
 import copy
+import itertools
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -22,7 +24,7 @@ import torch
 from torch.utils import _pytree
 
 from .capture.entries import Names
-from .errors import BadInputError
+from .errors import BadInputError, CaptureError
 from .graph_words import op_words
 from .step import Step, check_decorated
 
@@ -48,6 +50,8 @@ class Verification:
     compared: int  # values: returned, parameters, buffers, gradients, optimizer state, generators
     differences: tuple[Difference, ...]  # planned against unplanned
     control: tuple[Difference, ...]  # unplanned against unplanned
+    ops: int  # that the plan was made from
+    other_op: str = ""  # the first of them that a plain run does not do there, and what it does
 
     @property
     def repeats(self) -> bool:
@@ -56,8 +60,8 @@ class Verification:
 
     @property
     def equal(self) -> bool:
-        """Whether the planned step is bit-equal to the unplanned one (and that repeats)."""
-        return self.repeats and not self.differences
+        """Whether the planned step is bit-equal to the unplanned one (and that repeats), and of the same ops."""
+        return self.repeats and not self.differences and not self.other_op
 
     def __str__(self) -> str:
         if not self.repeats:
@@ -70,7 +74,12 @@ class Verification:
                 f"{len(self.differences)} of {self.compared} values differ from the unplanned run, "
                 f"first {self.differences[0]}"
             )
-        return f"equal: {self.compared} values, bit for bit; two unplanned runs equal too"
+        if self.other_op:
+            return f"equal bits, by other ops: {self.other_op}"
+        return (
+            f"equal: {self.compared} values, bit for bit; two unplanned runs equal too; the {self.ops} ops "
+            "are those of a plain run, in its order"
+        )
 
 
 def verify(step: Step, *args: Any, also: Iterable[Any] = (), **kwargs: Any) -> Verification:
@@ -98,11 +107,32 @@ def verify(step: Step, *args: Any, also: Iterable[Any] = (), **kwargs: Any) -> V
 
     one, two, planned = left_by(step.function), left_by(step.function), left_by(step)
     writers = _last_writers(step)
+    planned_ops = step.last_graph()["ops"]
+    given, named = copy.deepcopy((args, kwargs))
+    try:
+        other_op = _first_other(
+            planned_ops, step.recorded(before.restore, *given, **named).graph["ops"]
+        )
+    except CaptureError as error:
+        other_op = f"a plain run can't be put down: {error}"
+    finally:
+        before.restore()
     return Verification(
         compared=len(one),
         differences=_differences(one, planned, writers),
         control=_differences(one, two, writers),
+        ops=len(planned_ops),
+        other_op=other_op,
     )
+
+
+def _first_other(planned: list[dict[str, Any]], plain: list[dict[str, Any]]) -> str:
+    """Where two lists of ops part: what each has there; "" if they don't."""
+    for index, (one, other) in enumerate(itertools.zip_longest(planned, plain)):
+        if one is None or other is None or one["name"] != other["name"]:
+            had, wanted = ("nothing" if op is None else op_words(index, op) for op in (one, other))
+            return f"the plan has {had} where a plain run has {wanted}"
+    return ""
 
 
 class _State:

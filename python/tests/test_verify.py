@@ -32,6 +32,8 @@ def test_an_honest_step_is_equal_and_the_state_stays(steps_before: int) -> None:
     assert report.equal and report.repeats, str(report)
     assert report.compared > 20
     assert "bit for bit" in str(report)
+    assert report.ops > 30 and not report.other_op
+    assert f"{report.ops} ops are those of a plain run" in str(report)
     assert_equal(before, state_of([run.model], [run.optimizer]), "verify changed")
 
 
@@ -74,6 +76,28 @@ def test_one_flipped_bit_is_found_and_named(monkeypatch: pytest.MonkeyPatch) -> 
     )
     assert difference.op.startswith("op ") and ".py:" in difference.op, difference
     assert "1 of" in str(report)
+
+
+def test_an_op_that_a_plain_run_does_not_do_is_named() -> None:
+    """Its bits are the same all the same: what does it is only there when the step is captured."""
+    run = mlp("sgd")
+
+    def step(x: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        hidden = run.model(x)
+        if type(hidden).__name__ == "FakeTensor":
+            hidden = hidden * 1.0
+        loss = torch.nn.functional.mse_loss(hidden, target)
+        loss.backward()
+        run.optimizer.step()
+        run.optimizer.zero_grad()
+        return loss
+
+    run.step = step
+    report = outsize.verify(_decorated(run, budget="90%"), *run.batches[0])
+    assert report.repeats and not report.differences and not report.equal
+    assert "aten.mul.Tensor" in report.other_op and "test_verify.py:" in report.other_op
+    assert "where a plain run has op" in report.other_op
+    assert str(report).startswith("equal bits, by other ops")
 
 
 def test_a_step_that_does_not_repeat_is_told_from_a_wrong_plan() -> None:

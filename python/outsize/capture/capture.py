@@ -39,13 +39,16 @@ def capture(
     symbols: frozenset[str] = frozenset(),
     title: str = "step",
     check_writes: bool = False,
+    undo: Callable[[], None] = lambda: None,
 ) -> Capture:
     """The graph of `function(*args, **kwargs)`.
 
     symbols: paths of Python floats and ints (as `Capture.stale` names them) that become inputs of the
     graph instead of values it holds for.
     check_writes: with real=True, compare each op's operands before and after, and refuse an op that
-    writes what its schema does not mark (slow; how `tables.py` was checked). Raises CaptureError; then nothing has been changed.
+    writes what its schema does not mark (slow; how `tables.py` was checked).
+    undo: with real=True, puts back what the step changes: called before it has to run once more.
+    Raises CaptureError; then nothing has been changed, unless by a step that ran for real.
     """
     names = Names(list(models), list(optimizers))
 
@@ -66,6 +69,7 @@ def capture(
         except Reassigned as found:
             settled = _settled(attempt, learned, found.changes)
             learned = replace(learned, settings=learned.settings | settled)
+        undo()
 
 
 def _settled(
