@@ -1,6 +1,6 @@
 """A planned step that is interrupted, in a process of its own: `interrupted_step.py ROLLBACK SIGNALS`.
 
-ROLLBACK is 0 or 1; SIGNALS how many SIGINTs come while the third step runs. Prints what became of it as JSON.
+ROLLBACK is 0 or 1; SIGNALS how many SIGINTs come while the fourth step runs. Prints what became of it as JSON.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ def main(rollback: bool, signals: int) -> None:
     step = plan_of(run, budget="70%", rollback=rollback)
     for each, call in ((plain, plain.step), (run, step)):
         torch.manual_seed(1)
-        call(*each.batches[0])
+        for batch in each.batches[:2]:  # each with a capture and a plan of its own
+            call(*batch)
         begun = time.monotonic()
-        call(*each.batches[1])
+        call(*each.batches[2])
         took = time.monotonic() - begun
     before, generator = state_now(run), torch.get_rng_state()
     sent: list[float] = []
@@ -51,7 +52,7 @@ def main(rollback: bool, signals: int) -> None:
     report: dict[str, Any] = {"raised": "", "context": "", "next": ""}
     sender.start()
     try:
-        step(*run.batches[2])
+        step(*run.batches[3])
     except KeyboardInterrupt as interrupt:
         report["raised"] = "KeyboardInterrupt"
         report["context"] = str(interrupt.__context__ or "")
@@ -60,12 +61,12 @@ def main(rollback: bool, signals: int) -> None:
     after = state_now(run)
     report["untouched"] = _equal(before, after)
     torch.set_rng_state(generator)  # both use the one generator
-    plain.step(*plain.batches[2])
+    plain.step(*plain.batches[3])
     wanted = state_now(plain)
     report["finished"] = _equal(wanted, after)
     torch.set_rng_state(generator)
     try:
-        step(*run.batches[2])
+        step(*run.batches[3])
         report["next"] = "equal" if _equal(wanted, state_now(run)) else "ran"
     except outsize.PoisonedError as error:
         report["next"] = str(error)
