@@ -204,6 +204,9 @@ def split(graph: str, options: dict[str, Any]) -> dict[str, Any]:
     use_cache (True). Gives "graph", "cuts", "refused", "proved", "from_cache".
     """
 
+def row_ops() -> list[str]:
+    """The ops that are cut by rows by a rule of their own, sorted."""
+
 def cuts_of(graph: str) -> list[Cut]:
     """The finest cut of each op that may be cut at all."""
 

@@ -245,4 +245,10 @@ std::optional<Slicing> rows_of(const Graph& graph, const Op& op) {
   return rows.done();
 }
 
+std::vector<std::string> row_ops() {
+  std::vector<std::string> names;
+  for (const auto& [name, rule] : rules()) names.push_back(name);
+  return names;
+}
+
 }  // namespace outsize

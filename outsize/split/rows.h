@@ -8,11 +8,16 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "outsize/split/slicing.h"
 
 namespace outsize {
 
 std::optional<Slicing> rows_of(const Graph& graph, const Op& op);
+
+// The ops that it knows, beside the pointwise ones; sorted.
+std::vector<std::string> row_ops();
 
 }  // namespace outsize

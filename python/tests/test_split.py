@@ -116,6 +116,14 @@ COUNTS = (1000, 12, 4096, 77)
 MANY = (65536, 1000, 12345)
 TARGET = torch.tensor([3, -100, 7, 0, 9, -100, 2, 5] * 8)
 
+POOLED = n(8, 4, 12, 12)
+POOLED_FROM = torch.ops.aten.max_pool2d_with_indices(POOLED, [2, 2], [2, 2])[1]
+_QUERIES = [n(4, 2, 16, 8) for _ in range(3)]
+ATTENDED = [
+    *_QUERIES,
+    *torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(*_QUERIES, 0.0, True),
+]
+
 # name -> (op, arguments, mutated arguments, kind, bounds to cut at)
 CASES: dict[str, tuple[str, list[Any], tuple[int, ...], str, list[list[int]]]] = {
     "norms": ("_foreach_norm.Scalar", [several(*COUNTS)], (), "items", [[0, 1, 4], [0, 1, 2, 3, 4]]),
@@ -164,6 +172,28 @@ CASES: dict[str, tuple[str, list[Any], tuple[int, ...], str, list[list[int]]]] =
         [n(8, 6, 12, 12), n(8, 4, 12, 12), n(6, 4, 3, 3), [6], [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [True, True, True]],
         (), "outputs", [[0, 1, 2, 3]],
     ),
+    "products and a tensor": ("baddbmm.default", [n(8, 32, 16), n(8, 32, 24), n(8, 24, 16)], (), "rows", [[0, 4, 8]]),
+    "average pooling": ("avg_pool2d.default", [n(8, 4, 12, 12), [2, 2], [2, 2]], (), "rows", [[0, 1, 8]]),
+    "average pooling backward": (
+        "avg_pool2d_backward.default",
+        [n(8, 4, 6, 6), n(8, 4, 12, 12), [2, 2], [2, 2], [0, 0], False, True, None], (), "rows", [[0, 3, 8]],
+    ),
+    "pooling backward": (
+        "max_pool2d_with_indices_backward.default",
+        [n(8, 4, 6, 6), POOLED, [2, 2], [2, 2], [0, 0], [1, 1], False, POOLED_FROM], (), "rows", [[0, 1, 5, 8]],
+    ),
+    "nearest upsampling": ("upsample_nearest2d.default", [n(8, 4, 6, 6), [12, 12], None, None], (), "rows", [[0, 1, 8]]),
+    "bilinear upsampling": ("upsample_bilinear2d.default", [n(8, 4, 6, 6), [12, 12], False, None, None], (), "rows", [[0, 1, 8]]),
+    "attention backward": (
+        "_scaled_dot_product_flash_attention_for_cpu_backward.default",
+        [n(4, 2, 16, 8), *ATTENDED, 0.0, True], (), "rows", [[0, 1, 4]],
+    ),
+    "fused adam": (
+        "_fused_adam_.default",
+        [several(*MANY), several(*MANY), several(*MANY), positive(*MANY), positive(*MANY), steps(3),
+         1e-2, 0.9, 0.999, 0.1, 1e-8, True, False],
+        (0, 1, 2, 3, 4), "items", [[0, 1, 2, 3]],
+    ),
     "pooling": ("max_pool2d_with_indices.default", [n(8, 4, 12, 12), [2, 2], [2, 2]], (), "rows", [[0, 1, 8]]),
     "attention": ("_scaled_dot_product_flash_attention_for_cpu.default", [n(4, 2, 16, 8), n(4, 2, 16, 8), n(4, 2, 16, 8), 0.0, True], (), "rows", [[0, 1, 4]]),
 }  # fmt: skip
@@ -191,6 +221,12 @@ def test_pieces_give_the_same_bits(case: str, threads: int) -> None:
         made = [op for op in pieces["ops"] if op["name"] == f"aten.{name}"]
         # The loss itself runs once, on what its pieces picked.
         assert len(made) == (1 if kind == "loss" else len(bounds) - 1)
+
+
+def test_every_rule_for_rows_is_tried() -> None:
+    apart = {"aten.convolution_backward.default"}  # by images only once it is alone: the next test
+    tried = {f"aten.{name}" for name, _, _, kind, _ in CASES.values() if kind == "rows"}
+    assert set(outsize_core.row_ops()) <= tried | apart
 
 
 def test_input_gradient_by_images_once_it_is_alone(threads: int) -> None:
