@@ -39,8 +39,7 @@ std::optional<Error> why_not(const PackFile& file, const Packing& packing, int64
         capacity, packing.lower_bound, packing.height, packing.height - capacity);
   return infeasible(
       "no packing found in {} bytes: the lowest is {} bytes high, {} too many, where {} of {} "
-      "buffers "
-      "end above; {} may exist; give more --seconds or --capacity",
+      "buffers end above; {} may exist; give more --seconds or --capacity",
       capacity, packing.height, packing.height - capacity, packing.over.size(), file.buffers.size(),
       packing.lower_bound);
 }

@@ -100,6 +100,17 @@ struct TestCase : Setting {
     EXPECT_TRUE(s.ok());
     return s.ok() ? *s : Simulation{};
   }
+  // The names of ops in the order in which they run; reruns with a "+".
+  std::string ops_of(const Program& program) const {
+    std::string out;
+    for (int32_t id : program.order()) {
+      const Step& step = program.step(id);
+      out += out.empty() ? "" : " ";
+      out += step.rerun ? "+" : "";
+      out += graph.op(step.op).name;
+    }
+    return out;
+  }
   // The move of the storage with this number in the gap after its touch `k`; null if it stays.
   const Move* move(const Decision& decision, int64_t storage, int32_t k) const {
     for (const Move& m : decision.moves)

@@ -65,12 +65,7 @@ class Dtr {
       buffers_[static_cast<size_t>(at(p).current)].exit = true;
     }
     Program program(c_.parts, buffers_, executions_);
-    for (size_t b = 0; b < buffers_.size(); ++b) {
-      Instance& in = program.instance(static_cast<int32_t>(b));
-      if (c_.homes[static_cast<size_t>(in.part)] != 2) continue;
-      in.away_at_entry = in.entry;
-      if (in.exit && !in.touches.empty()) in.touches.back().away = true;
-    }
+    settle_at_homes(c_, program);
     std::vector<Move> moves = moves_of(program);
     return Decision{std::move(program), std::move(moves)};
   }

@@ -20,15 +20,9 @@ struct Fixture : TestCase {
   std::string runs(const DtrParams& params, int64_t capacity) const {
     Trouble trouble;
     std::optional<Decision> d = decide_dtr(c, params, capacity, trouble);
-    std::string out;
-    if (!d) return out;
+    if (!d) return "";
     for (int64_t used : usage_of(c, d->program, d->moves)) EXPECT_LE(used, capacity);
-    for (int32_t s : d->program.order()) {
-      out += out.empty() ? "" : " ";
-      out += d->program.step(s).rerun ? "+" : "";
-      out += graph.op(d->program.step(s).op).name;
-    }
-    return out;
+    return ops_of(d->program);
   }
 };
 

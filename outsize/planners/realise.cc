@@ -79,6 +79,11 @@ std::vector<int64_t> usage_of(const Case& c, const Program& program,
   return usage;
 }
 
+int64_t peak_of(const Case& c, const Program& program, const std::vector<Move>& moves) {
+  const std::vector<int64_t> usage = usage_of(c, program, moves);
+  return usage.empty() ? 0 : *std::max_element(usage.begin(), usage.end());
+}
+
 std::optional<Shortfall> shortfall_of(const Program& program, const std::vector<int64_t>& usage,
                                       int64_t capacity) {
   auto most = std::max_element(usage.begin(), usage.end());

@@ -63,6 +63,8 @@ std::vector<int64_t> starts_of(const Case& c, const Program& program);
 // Per rank: bytes on the device while its step runs, workspaces and what is on its way included.
 std::vector<int64_t> usage_of(const Case& c, const Program& program,
                               const std::vector<Move>& moves);
+// The most of them.
+int64_t peak_of(const Case& c, const Program& program, const std::vector<Move>& moves);
 
 // Where `usage` (as above) is highest, if it is over `capacity`.
 std::optional<Shortfall> shortfall_of(const Program& program, const std::vector<int64_t>& usage,

@@ -53,14 +53,18 @@ bool can_swap(const Problem& problem) {
          problem.machine->in.bytes_per_s > 0;
 }
 
-Program plain_program(const Case& c) {
-  Program program(c.parts, c.order);
+void settle_at_homes(const Case& c, Program& program) {
   for (size_t i = 0; i < program.instances().size(); ++i) {
     Instance& in = program.instance(static_cast<int32_t>(i));
     if (c.homes[static_cast<size_t>(in.part)] != 2) continue;
     in.away_at_entry = in.entry;
     if (in.exit && !in.touches.empty()) in.touches.back().away = true;
   }
+}
+
+Program plain_program(const Case& c) {
+  Program program(c.parts, c.order);
+  settle_at_homes(c, program);
   return program;
 }
 

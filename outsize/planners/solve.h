@@ -43,6 +43,8 @@ struct Trouble {
   std::vector<Interval> crowded;  // ranks at which something lies above the device's budget
 };
 
+// Begins and ends on the host what has its settled home there.
+void settle_at_homes(const Case& c, Program& program);
 // Nothing moved, nothing recomputed but what settled homes ask for.
 Program plain_program(const Case& c);
 

@@ -24,8 +24,7 @@ void mark_swaps(Program& program, const std::vector<Pair>& swaps) {
 
 int64_t highest(const Case& c, Program program, const std::vector<Pair>& swaps) {
   mark_swaps(program, swaps);
-  const std::vector<int64_t> usage = usage_of(c, program, {});
-  return *std::max_element(usage.begin(), usage.end());
+  return peak_of(c, program, {});
 }
 
 // Whether one of the ops is run again after the step that stands for `rank` of the plain program.

@@ -17,7 +17,8 @@ class Cheapest {
   void show(Saved saved) {
     Staged staged = completed(stages_, std::move(saved));
     if (best_ && staged.rerun_ns >= best_->rerun_ns) return;
-    if (peak_of(c_, decision_of(c_, stages_, staged)) <= capacity_) best_ = std::move(staged);
+    const Decision decision = decision_of(c_, stages_, staged);
+    if (peak_of(c_, decision.program, decision.moves) <= capacity_) best_ = std::move(staged);
   }
   std::optional<Staged> best() && { return std::move(best_); }
 

@@ -19,15 +19,7 @@ struct Fixture : TestCase {
 
   // Ops in the order in which they run; reruns with a "+". Empty where there is no schedule.
   std::string runs(const std::optional<Staged>& staged) const {
-    std::string out;
-    if (!staged) return out;
-    const Decision d = decision_of(c, stages, *staged);
-    for (int32_t s : d.program.order()) {
-      out += out.empty() ? "" : " ";
-      out += d.program.step(s).rerun ? "+" : "";
-      out += graph.op(d.program.step(s).op).name;
-    }
-    return out;
+    return staged ? ops_of(decision_of(c, stages, *staged).program) : "";
   }
   CheckmateSolved solved(int64_t capacity, const CheckmateRules& rules = {}) const {
     Deadline nodes = Deadline::after_work(100'000);
@@ -209,7 +201,8 @@ TEST(Checkmate, RoundingAndGreedyFitAndAreNoBetter) {
         if (!staged) continue;
         ASSERT_TRUE(solved.staged) << seed;
         EXPECT_GE(staged->rerun_ns, solved.staged->rerun_ns) << seed;
-        EXPECT_LE(peak_of(f.c, decision_of(f.c, f.stages, *staged)), capacity) << seed;
+        const Decision d = decision_of(f.c, f.stages, *staged);
+        EXPECT_LE(peak_of(f.c, d.program, d.moves), capacity) << seed;
       }
       EXPECT_TRUE(all || !one);
       rounded_ones += all.has_value();

@@ -184,12 +184,7 @@ class Writer {
     for (size_t v = 0; v < current_.size(); ++v)
       if (stages_.values[v].exit) buffers_[static_cast<size_t>(current_[v])].exit = true;
     Program program(c_.parts, buffers_, runs_);
-    for (size_t b = 0; b < buffers_.size(); ++b) {
-      Instance& in = program.instance(static_cast<int32_t>(b));
-      if (c_.homes[static_cast<size_t>(in.part)] != 2) continue;
-      in.away_at_entry = in.entry;
-      if (in.exit && !in.touches.empty()) in.touches.back().away = true;
-    }
+    settle_at_homes(c_, program);
     std::vector<Move> moves = moves_of(program);
     return {std::move(program), std::move(moves)};
   }
@@ -253,11 +248,6 @@ Decision decision_of(const Case& c, const Stages& stages, const Staged& staged) 
       if (staged.runs[static_cast<size_t>(t)][static_cast<size_t>(i)]) writer.run(i, i < t);
   }
   return writer.end();
-}
-
-int64_t peak_of(const Case& c, const Decision& decision) {
-  const std::vector<int64_t> usage = usage_of(c, decision.program, decision.moves);
-  return usage.empty() ? 0 : *std::max_element(usage.begin(), usage.end());
 }
 
 }  // namespace outsize::planning

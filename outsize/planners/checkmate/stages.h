@@ -61,7 +61,5 @@ Staged completed(const Stages& stages, Saved saved);
 
 // As a program: its instances live from their first touch to their last.
 Decision decision_of(const Case& c, const Stages& stages, const Staged& staged);
-// The most bytes on the device at any step of it.
-int64_t peak_of(const Case& c, const Decision& decision);
 
 }  // namespace outsize::planning
