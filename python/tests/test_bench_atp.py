@@ -9,7 +9,6 @@ import pytest
 from cli_steps import needs_command
 
 from outsize.bench import atp
-from outsize.bench.commands import BAD_USE
 from outsize.bench.instances import ask
 from outsize.bench.nets import NETS
 
@@ -41,14 +40,6 @@ def test_rows_hold_outsize_against_the_best() -> None:
     )
     assert not other["ok"]  # below atp at the second batch
     assert best["largest_of_memory"] == 2.0
-
-
-@needs_command
-def test_an_unknown_case_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        atp.main(["--only", "no such net"])
-    assert ended.value.code == BAD_USE
-    assert "no case has" in capsys.readouterr().err
 
 
 def test_files_are_graphs() -> None:

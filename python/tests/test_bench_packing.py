@@ -9,7 +9,7 @@ import pytest
 from cli_steps import DATA, needs_command
 
 from outsize.bench import packing
-from outsize.bench.commands import BAD_USE, DONE
+from outsize.bench.commands import DONE
 
 
 def test_the_check_finds_buffers_that_share_a_byte(tmp_path: Path) -> None:
@@ -31,11 +31,3 @@ def test_rows_of_small_instances(tmp_path: Path) -> None:
         assert cases is None or [row["case"] for row in rows] == cases
         for row in rows:
             assert row["ok"] and row["bound"] == row["height"]
-
-
-@needs_command
-def test_an_unknown_case_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        packing.main(["--only", "no such instance"])
-    assert ended.value.code == BAD_USE
-    assert "no case has 'no such instance' in it" in capsys.readouterr().err

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy
 import pytest
 import torch
+from cli_steps import needs_command
 from hypothesis import given
 from hypothesis import strategies as st
 
 from outsize.bench import __main__ as bench_main
-from outsize.bench import demo, train
+from outsize.bench import atp, demo, packing, planners, planning, sharing, train
+from outsize.bench.commands import BAD_USE, write_file
 from outsize.bench.comparison import BUILD_FOLDER, Comparison, Settings, environment
 from outsize.bench.digests import digest_state, digest_tensor, first_difference
 from outsize.bench.limits import build_allocator
@@ -383,6 +387,29 @@ def test_the_page_is_whole_and_needs_nothing_else() -> None:
 
 
 # ---- Command lines ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "bench",
+    [*(pytest.param(b, marks=needs_command) for b in (atp, packing, planners, planning)), sharing],
+    ids=lambda bench: bench.__name__.rpartition(".")[2],
+)
+def test_an_unknown_case_is_bad_use(bench: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        bench.main(["--only", "no such case"])
+    assert ended.value.code == BAD_USE
+    assert "no case has 'no such case' in it" in capsys.readouterr().err
+
+
+def test_files_are_written_whole_and_devices_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "rows.json"
+    write_file(path, "one")
+    write_file(path, "two")
+    assert path.read_text() == "two" and list(path.parent.iterdir()) == [path]
+    device = tmp_path / "null"
+    device.symlink_to(os.devnull)
+    write_file(device, "three")
+    assert device.is_symlink()
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from cli_steps import needs_command
 
 from outsize.bench import planners
-from outsize.bench.commands import BAD_USE, DONE, INFEASIBLE
+from outsize.bench.commands import DONE, INFEASIBLE
 from outsize.bench.planners_page import picture, planners_by_speed, table, tally
 
 
@@ -107,11 +107,3 @@ def test_a_plan_that_only_others_have_is_a_failure(
     words = ["--only", "unet-16", "--work", "4", "--planners", "dtr,g10"]
     assert planners.main(words) == INFEASIBLE
     assert "outsize has no plan, others have: unet-16 75%" in capsys.readouterr().out
-
-
-@needs_command
-def test_an_unknown_case_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        planners.main(["--only", "no such step"])
-    assert ended.value.code == BAD_USE
-    assert "no case has" in capsys.readouterr().err

@@ -9,7 +9,7 @@ import pytest
 from cli_steps import DATA, needs_command
 
 from outsize.bench import planning
-from outsize.bench.commands import BAD_USE, DONE
+from outsize.bench.commands import DONE
 
 
 def test_cases_have_names_of_their_own_and_something_to_hold_them_against() -> None:
@@ -34,11 +34,3 @@ def test_rows_of_a_small_trace(tmp_path: Path) -> None:
     for row in rows:
         assert row["ok"] and row["better"] == "lower"
         assert row["bound"] <= row["outsize"] <= row["wanted"]
-
-
-@needs_command
-def test_an_unknown_case_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        planning.main(["--only", "no such trace"])
-    assert ended.value.code == BAD_USE
-    assert "no case has 'no such trace' in it" in capsys.readouterr().err

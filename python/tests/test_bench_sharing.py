@@ -9,7 +9,7 @@ import pytest
 from cli_steps import COMMAND, needs_command
 
 from outsize.bench import sharing
-from outsize.bench.commands import BAD_USE, DONE
+from outsize.bench.commands import DONE
 
 pytestmark = needs_command
 
@@ -37,13 +37,6 @@ def test_fitted_rows_are_marked() -> None:
     rows = [row.case for row in sharing.turns_rows(sharing.COLUMNS[3])]
     fitted = [case.partition(" ")[2] for case in rows if "(fitted)" in case]
     assert fitted == ["TQ 1000 (fitted)", "TQ 30 (fitted)", "scheduler off (fitted)"]
-
-
-def test_an_unknown_case_is_bad_use(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        sharing.main(["--only", "no such case"])
-    assert ended.value.code == BAD_USE
-    assert "no case has 'no such case' in it" in capsys.readouterr().err
 
 
 def test_a_sweep_is_a_job() -> None:

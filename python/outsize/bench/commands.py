@@ -56,8 +56,18 @@ def write_json(path: str | None, fields: dict[str, Any]) -> None:
     if path == "-":
         sys.stdout.write(text)
     else:
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        Path(path).write_text(text, encoding="utf-8")
+        write_file(Path(path), text)
+
+
+def write_file(path: Path, text: str) -> None:
+    """Whole or not at all: a reader never finds half of it. A pipe or device is written to as it is."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists() and not path.is_file():
+        path.write_text(text, encoding="utf-8")
+        return
+    beside = path.with_name(path.name + ".new")
+    beside.write_text(text, encoding="utf-8")
+    beside.replace(path)
 
 
 def version() -> str:

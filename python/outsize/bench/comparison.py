@@ -28,9 +28,8 @@ UNPLANNED = [sys.executable, str(Path(__file__).with_name("unplanned.py"))]
 PLANNED = [sys.executable, "-m", "outsize.bench.planned"]
 TUNED_MALLOC = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "100000000000"}
 STEPS_ALONE = 2
-CONTROL_STEPS = (
-    8  # at most: under default malloc, which is the slower one wherever tensors are large
-)
+# At most: under default malloc, which is the slower one wherever tensors are large.
+CONTROL_STEPS = 8
 CHECKED_EARLY = 3  # the reference's state after this step is kept for short runs to be held against
 CONTROL_LIMIT = 1.02  # of the peak: the control must live with this much
 
@@ -42,7 +41,7 @@ class Settings:
     model: str
     steps: int
     budget_of: Callable[[int], int]
-    options: Fields = field(default_factory=dict)  # for outsize.step: host, disk, planner, link
+    options: Fields = field(default_factory=dict)  # for outsize.step: host, disk, planner
     threads: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
     seed: int = 0
     folder: Path = BUILD_FOLDER / "bench"
@@ -132,6 +131,11 @@ class Comparison:
         steady = self.planned.steps[min(1, self.settings.steps - 1)]["record"]["forecast"]
         assert isinstance(steady, dict)
         return steady
+
+    @property
+    def control_difference(self) -> str | None:
+        """Between the two unplanned runs, over the steps of the shorter one."""
+        return same_run(self.unplanned.cut(len(self.control.steps)), self.control)
 
     @property
     def measured_peak_bytes(self) -> int:
@@ -269,7 +273,7 @@ def compare(workers: Workers, listener: Listener) -> Comparison:
             run.built = worker.receive()
 
         # Whether the options are ones that step() takes is said before minutes of work.
-        if any(settings.options.get(name) for name in ("disk", "planner", "link")):
+        if any(settings.options.get(name) for name in ("disk", "planner")):
             planned.request("check", budget=1 << 40, **settings.options)
 
         listener.note("unplanned: finding its peak")

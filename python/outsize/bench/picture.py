@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .commands import write_file
 from .comparison import Comparison
 from .report import Check, percent_of_bound
 from .short_runs import ShortRuns
@@ -415,5 +416,4 @@ def draw_comparison(comparison: Comparison, beside: ShortRuns, checks: Sequence[
 def write_comparison(
     path: Path, comparison: Comparison, beside: ShortRuns, checks: Sequence[Check]
 ) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(draw_comparison(comparison, beside, checks), encoding="utf-8")
+    write_file(path, draw_comparison(comparison, beside, checks))

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from .commands import BAD_USE, DONE, INFEASIBLE, Parser, version, write_json
+from .commands import BAD_USE, DONE, INFEASIBLE, Parser, version, write_file, write_json
 from .instances import (
     ask,
     chosen,
@@ -162,14 +162,6 @@ def lacking(outcomes: Iterable[Outcome]) -> list[str]:
     return [case for case, names in plans.items() if names and "outsize" not in names]
 
 
-def replace_text(path: Path, text: str) -> None:
-    """Whole or not at all: a reader never finds half a page."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(path.name + ".new")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(path)
-
-
 def line(outcomes: list[Outcome]) -> str:
     """One case: the planners that have a plan, fastest first."""
     planned = [one for one in outcomes if one.step_over_compute is not None]
@@ -211,7 +203,7 @@ def main(arguments: list[str] | None = None) -> int:
     rows = [asdict(one) for one in outcomes]
     if options.docs is not None:
         described = {step.name: step.what for step, _ in wanted}
-        replace_text(options.docs / "comparison.svg", picture(rows))
-        replace_text(options.docs / "comparison.md", page(rows, described, search))
+        write_file(options.docs / "comparison.svg", picture(rows))
+        write_file(options.docs / "comparison.md", page(rows, described, search))
     write_json(options.json, {"outsize": version(), "search": search, "rows": rows})
     return INFEASIBLE if without else DONE

@@ -106,11 +106,10 @@ def bit_checks(comparison: Comparison) -> list[Check]:
     unplanned, control, planned = comparison.unplanned, comparison.control, comparison.planned
     checks = []
     count = len(planned.digests)
-    for name, wanted, run in (
-        ("planned = unplanned", unplanned, planned),
-        ("unplanned = unplanned", unplanned.cut(len(control.steps)), control),
+    for name, run, difference in (
+        ("planned = unplanned", planned, same_run(unplanned, planned)),
+        ("unplanned = unplanned", control, comparison.control_difference),
     ):
-        difference = same_run(wanted, run)
         equal = f"every bit equal: {len(run.steps)} losses, {count} states at the end"
         checks.append(Check(name, difference is None, difference or equal, "every bit equal"))
     given_back = comparison.closed_digests == planned.digests
@@ -133,8 +132,8 @@ def whole_pages(*sizes: int) -> int:
 def memory_checks(comparison: Comparison) -> list[Check]:
     budget, peak = comparison.budget_bytes, comparison.measured_peak_bytes
     growth = comparison.anonymous_growth()
-    shared, allowed = comparison.shared_growth(), whole_pages(budget, comparison.host_bytes)
     runtime = comparison.forecast["runtime_bytes"]
+    shared, allowed = comparison.shared_growth(), whole_pages(budget, comparison.host_bytes)
     return [
         Check(
             f"peak, all {len(comparison.planned.steps)} steps",
@@ -285,7 +284,6 @@ def json_fields(
     steady = comparison.planned.steps[comparison.first_interleaved]["record"]
     forecast = without_timeline(comparison.forecast)
     first = comparison.first_interleaved
-    control_steps = len(comparison.control.steps)
     return {
         "outsize": version,
         "model": settings.model,
@@ -298,9 +296,8 @@ def json_fields(
         "measured_peak_bytes": comparison.measured_peak_bytes,
         "predicted_peak_bytes": comparison.predicted_peak_bytes,
         "bit_equal": same_run(comparison.unplanned, comparison.planned) is None,
-        "control_bit_equal": same_run(comparison.unplanned.cut(control_steps), comparison.control)
-        is None,
-        "control_steps": control_steps,
+        "control_bit_equal": comparison.control_difference is None,
+        "control_steps": len(comparison.control.steps),
         "steps": settings.steps,
         "eager_step_s": comparison.eager_step_s,
         "eager_default_malloc_step_s": comparison.control.median_s(first),
