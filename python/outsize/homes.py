@@ -168,8 +168,11 @@ class Homes:
     def poison(
         self, mixed: list[tuple[str, Callable[[], torch.Tensor | None]]], failure: str
     ) -> None:
-        """Notes what a failed step left mixed: steps are refused until all of it is written anew."""
-        self._failure = failure.partition(" (of two steps mixed")[0]
+        """Notes what a failed step left mixed: steps are refused until all of it is written anew.
+
+        failure: why it failed.
+        """
+        self._failure = failure
         for name, current in mixed:
             tensor = current()
             if tensor is not None:

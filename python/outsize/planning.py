@@ -193,14 +193,17 @@ class Planner:
         planned_graph, plan = json.loads(graph_text), json.loads(plan_text)
         swapped, recomputed = swapped_and_recomputed(planned_graph, plan)
         kept, kept_s = self._rollback_price(graph_text, plan_text, machine)
+        extent = result["extent"]
+        if self._rollback_tier:
+            extent = {**extent, self._rollback_tier: extent[self._rollback_tier] + kept}
         forecast = Forecast(
             planner=result["planner"],
             step_s=result["step_ns"] / 1e9 + kept_s,
             compute_s=result["compute_ns"] / 1e9,
             bound_s=result["bound_ns"] / 1e9,
-            peak_bytes=result["extent"]["device"],
-            host_bytes=result["extent"]["host"] + (kept if self._rollback_tier == "host" else 0),
-            disk_bytes=result["extent"]["disk"] + (kept if self._rollback_tier == "disk" else 0),
+            peak_bytes=extent["device"],
+            host_bytes=extent["host"],
+            disk_bytes=extent["disk"],
             floor_bytes=result["floor_bytes"],
             unplanned_peak_bytes=unplanned,
             moved=moved_bytes(result),
@@ -224,16 +227,14 @@ class Planner:
             for storage in json.loads(graph_text)["storages"]
             if storage.get("persistent") and storage.get("entry")
         )
-        budget = limits.host if self._rollback_tier == "host" else limits.disk
+        budget: int = getattr(limits, self._rollback_tier)
         if state > budget:
             raise InfeasibleError(
                 f"rollback=True keeps up to {format_bytes(state)} ({state} bytes) of the state beside the "
                 f"plan in the {self._rollback_tier} tier, which may hold {format_bytes(budget)}. "
                 f"Ways out: more {self._rollback_tier}, rollback=False"
             )
-        if self._rollback_tier == "host":
-            return replace(limits, host=budget - state)
-        return replace(limits, disk=budget - state)
+        return replace(limits, **{self._rollback_tier: budget - state})
 
     def _rollback_price(self, graph: str, plan: str, machine: str) -> tuple[int, float]:
         """Bytes that a step keeps, and the seconds that copying them adds at most."""

@@ -212,10 +212,11 @@ class Variant:
         """
         mixed = [n for n in error.mixed if n.removesuffix(":before") not in self._dropped]
         text = str(error)
+        cause = text.partition(" (of two steps mixed")[0]
         if error.mixed and not mixed:
             self._homes.restored()
-            text = text.partition(" (of two steps mixed")[0] + " (the step was undone)"
-        self._homes.poison([(name, self._finder(name)) for name in mixed], text)
+            text = f"{cause} (the step was undone)"
+        self._homes.poison([(name, self._finder(name)) for name in mixed], cause)
         if self._dropped:
             text += "; the .grad that the step drops at its start are gone"
         undone = error.undone or bool(error.mixed and not mixed)

@@ -13,11 +13,12 @@ could be held against it. Afterwards the state is what it was.
 from __future__ import annotations
 
 import copy
+import functools
 import itertools
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy
 import torch
@@ -29,6 +30,7 @@ from .graph_words import op_words
 from .step import Step, check_decorated
 
 _Values = dict[str, Any]
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
@@ -98,25 +100,24 @@ def verify(step: Step, *args: Any, also: Iterable[Any] = (), **kwargs: Any) -> V
             )
     before = _State(step, others)
 
-    def left_by(call: Callable[..., Any]) -> _Values:
+    def undone(call: Callable[..., _Result]) -> _Result:
         given, named = copy.deepcopy((args, kwargs))
         try:
-            return _values(step, call(*given, **named))
+            return call(*given, **named)
         finally:
             before.restore()
+
+    def left_by(call: Callable[..., Any]) -> _Values:
+        return undone(lambda *given, **named: _values(step, call(*given, **named)))
 
     one, two, planned = left_by(step.function), left_by(step.function), left_by(step)
     writers = _last_writers(step)
     planned_ops = step.last_graph()["ops"]
-    given, named = copy.deepcopy((args, kwargs))
     try:
-        other_op = _first_other(
-            planned_ops, step.recorded(before.restore, *given, **named).graph["ops"]
-        )
+        plain = undone(functools.partial(step.recorded, before.restore))
+        other_op = _first_other(planned_ops, plain.graph["ops"])
     except CaptureError as error:
         other_op = f"a plain run can't be put down: {error}"
-    finally:
-        before.restore()
     return Verification(
         compared=len(one),
         differences=_differences(one, planned, writers),

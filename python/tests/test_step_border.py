@@ -459,9 +459,8 @@ def test_other_python_threads_run_during_a_step() -> None:
     ticker = threading.Thread(target=tick)
     ticker.start()
     interval = sys.getswitchinterval()
-    sys.setswitchinterval(
-        1000
-    )  # no thread is made to let another run: the step must do so by itself
+    # No thread is made to let another run: the step must do so by itself.
+    sys.setswitchinterval(1000)
     try:
         before = ticks[0]
         step(*run.batches[2])
