@@ -29,8 +29,8 @@ PLANNED = [sys.executable, "-m", "outsize.bench.planned"]
 TUNED_MALLOC = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "100000000000"}
 STEPS_ALONE = 2
 # At most: under default malloc, which is the slower one wherever tensors are large.
-CONTROL_STEPS = 8
-CHECKED_EARLY = 3  # the reference's state after this step is kept for short runs to be held against
+CONTROL_STEPS = 5
+CHECKED_EARLY = 2  # the reference's state after this step is kept for short runs to be held against
 CONTROL_LIMIT = 1.02  # of the peak: the control must live with this much
 
 
