@@ -89,8 +89,9 @@ struct Session::Loaded {
   Plan plan;
   std::unique_ptr<ScalarProgram> scalars;
   std::unique_ptr<CpuDevice> device;
-  std::unique_ptr<FaultyDevice> faulty;  // in front of it, in tests
-  std::unique_ptr<UndoDevice> undo;      // in front of that, with rollback
+  std::unique_ptr<ThrottledDevice> throttled;  // in front of it, with slower links
+  std::unique_ptr<FaultyDevice> faulty;        // in front of that, in tests
+  std::unique_ptr<UndoDevice> undo;            // in front of that, with rollback
   std::unique_ptr<Executor> executor;
   std::map<StorageId, std::vector<ResidencyId>> inputs;   // entry residencies of what is handed in
   std::map<StorageId, std::vector<ResidencyId>> outputs;  // exit residencies of what is handed out
@@ -147,6 +148,10 @@ Result<int64_t> Session::load(Graph graph, Profile profile, Plan plan, const Loa
   if (!device.ok()) return device.error();
   loaded->device = std::move(*device);
   Device* front = loaded->device.get();
+  if (options.links) {
+    loaded->throttled = std::make_unique<ThrottledDevice>(*front, *options.links);
+    front = loaded->throttled.get();
+  }
   if (options.faulty) {
     loaded->faulty = std::make_unique<FaultyDevice>(*front);
     front = loaded->faulty.get();

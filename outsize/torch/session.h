@@ -33,6 +33,7 @@
 #include "outsize/profile/profile.h"
 #include "outsize/run/executor.h"
 #include "outsize/run/faulty_device.h"
+#include "outsize/run/throttle.h"
 #include "outsize/run/undo.h"
 #include "outsize/tiers/growing.h"
 #include "outsize/torch/cpu_device.h"
@@ -45,6 +46,8 @@ struct LoadOptions {
   // Where a step's shadow lies: host or disk; none: a step that changed something large can't be
   // undone. The plans of a session share one; what the largest needs counts within the tier.
   std::optional<Tier> rollback;
+  std::optional<LinkLimits>
+      links;            // copies go no faster than over these; none: as fast as they can
   bool faulty = false;  // tests: `set_fault` can make the plan's steps fail
   ExecutorOptions executor;
 };

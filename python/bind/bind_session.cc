@@ -3,6 +3,7 @@
 
 #include "outsize/graph/graph_json.h"
 #include "outsize/plan/plan_json.h"
+#include "outsize/profile/machine_json.h"
 #include "outsize/run/undo.h"
 #include "outsize/torch/session.h"
 #include "python/bind/convert.h"
@@ -44,7 +45,12 @@ int64_t load(Session& session, const std::string& graph_text, const std::string&
   options.faulty = given.get<bool>("faulty", false);
   const auto rollback = given.get<std::string>("rollback", "");
   if (!rollback.empty()) options.rollback = tier_of(rollback);
+  const auto links_of = given.get<std::string>("links_of", "");  // a machine's text
   given.finish();
+  if (!links_of.empty()) {
+    const Machine machine = value_or_raise(machine_from_json(links_of));
+    options.links = LinkLimits{machine.out, machine.in, machine.both_bytes_per_s};
+  }
   return value_or_raise(without_gil([&]() -> Result<int64_t> {
     Result<Graph> graph = graph_from_json(graph_text);
     if (!graph.ok()) return graph.error();

@@ -4,6 +4,7 @@
 #include "outsize/bound/floor.h"
 #include "outsize/graph/graph_json.h"
 #include "outsize/plan/plan_json.h"
+#include "outsize/profile/links.h"
 #include "outsize/profile/machine_json.h"
 #include "outsize/simulate/simulate.h"
 #include "python/bind/convert.h"
@@ -141,6 +142,14 @@ void bind_study(py::module_& module) {
         return to_json(value_or_raise(find_machine(name_or_path)));
       },
       py::arg("name_or_path"));
+  module.def(
+      "machine_with_links",
+      [](const std::string& here_text, const std::string& name_or_path) {
+        const Machine here = value_or_raise(machine_from_json(here_text));
+        return to_json(
+            value_or_raise(with_links_of(here, value_or_raise(find_machine(name_or_path)))));
+      },
+      py::arg("here"), py::arg("links_of"));
   module.def("machine_names", [] {
     std::vector<std::string> names;
     for (const Machine& machine : preset_machines()) names.push_back(machine.name);

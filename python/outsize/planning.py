@@ -69,6 +69,7 @@ class Planner:
         self,
         *,
         machine: str | None,
+        link: str | None,
         disk_folder: str | None,
         planner: str,
         seconds: float | None,
@@ -88,20 +89,29 @@ class Planner:
         self._use_cache = use_cache
         self._log = log
         self._machine_name = machine
+        self._link = link
         self._disk_folder = disk_folder
         self._machines: dict[int, str] = {}  # by thread count
 
     def machine(self) -> str:
-        """The machine's JSON text: the one asked for, or this one, measured once and kept."""
+        """The machine's JSON text: the one asked for, or this one, measured once and kept; with slower links
+        where those are asked for."""
         threads = torch.get_num_threads()
         if threads not in self._machines:
             with translated():
-                self._machines[threads] = (
+                machine = (
                     self._this_machine()
                     if self._machine_name is None
                     else outsize_core.machine(self._machine_name)
                 )
+                if self._link is not None:
+                    machine = outsize_core.machine_with_links(machine, self._link)
+                self._machines[threads] = machine
         return self._machines[threads]
+
+    def links_of(self) -> str:
+        """The machine over whose links copies go, as JSON text; "" where they go as fast as they can."""
+        return "" if self._link is None else self.machine()
 
     def _this_machine(self) -> str:
         threads = str(torch.get_num_threads())

@@ -39,6 +39,7 @@ from .call import Call, differences, tensors_by_name
 from .capture.capture import capture
 from .capture.entries import Names
 from .capture.result import Capture
+from .core import translated
 from .errors import BadInputError, CaptureError, OutsizeError
 from .forecast import Forecast, StepRecord
 from .homes import Homes
@@ -59,6 +60,8 @@ def step(*objects: Any, **options: Any) -> Callable[[Callable[..., Any]], Step]:
     host: the same for the host tier; default: three quarters of the RAM that is free, nothing with a disk.
     disk: a folder for the disk tier's file, in the host's place (``"/scratch"``).
     planner: ``"outsize"`` or another by name. machine: a preset's name or a file; default: this machine, measured.
+    link: copies to and from the host go no faster, for what this machine computes, than over that machine's
+        links (``"v100-16gb-pcie3"``, a file): how a plan for a card behaves, tried here.
     seconds, work: limits of the search; seed: of its random numbers.
     rollback: keep what a step writes over in the host tier (with a disk: there), within its budget, and put
         it back if the step fails or is interrupted; the price is in the forecast. Without it a step that fails
@@ -99,10 +102,7 @@ def step(*objects: Any, **options: Any) -> Callable[[Callable[..., Any]], Step]:
             f"rollback: wanted True or False, had {chosen['rollback']!r}: what is kept lies in the host "
             "tier, or on disk with disk="
         )
-    if chosen["link"] is not None:
-        raise BadInputError(
-            f"step() can't take link={chosen['link']!r} yet: links run at their own speed; leave it out"
-        )
+    _check_link(chosen)
     if chosen["disk"] is not None:
         chosen["disk"] = disk_folder(chosen["disk"])
         if chosen["host"] is not None:
@@ -132,6 +132,22 @@ def step(*objects: Any, **options: Any) -> Callable[[Callable[..., Any]], Step]:
             f"{_nearest(str(chosen['planner']), planners)}"
         )
     return lambda function: Step(function, models, optimizers, chosen)
+
+
+def _check_link(chosen: dict[str, Any]) -> None:
+    link = chosen["link"]
+    if link is None:
+        return
+    for other, why in (
+        ("machine", "plans are made for this machine, with those links"),
+        ("disk", "those links lie between device and host, and a plan with a disk has no host"),
+    ):
+        if chosen[other] is not None:
+            raise BadInputError(
+                f"step() can't take link={link!r} and {other}={chosen[other]!r} together: {why}"
+            )
+    with translated():
+        outsize_core.machine(str(link))
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
@@ -287,6 +303,7 @@ class Step:
         options = self._options
         return Planner(
             machine=options["machine"],
+            link=options["link"],
             disk_folder=options["disk"],
             planner=options["planner"],
             seconds=seconds,

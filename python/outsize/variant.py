@@ -100,6 +100,7 @@ class Variant:
                     "clock_mode": bool(options["clock"]),
                     "record_times": True,
                     "rollback": prepared.rollback_tier,
+                    "links_of": planner.links_of(),
                 },
             )
         return Variant(captured, prepared, homes, handle, step)
