@@ -48,6 +48,19 @@ def encode(argument: Any, kind: str, value_of: Callable[[torch.Tensor], int]) ->
     raise CaptureError(f"an argument of type {type(argument).__name__} cannot be written down")
 
 
+# What schemas write as numbers where a call leaves the argument out: randperm's dtype is int64.
+_DEFAULTS = {("ScalarType", 4): torch.int64, ("MemoryFormat", 0): torch.contiguous_format}
+
+
+def default_of(argument: Any) -> Any:
+    """What an argument of a schema is where a call leaves it out."""
+    default = argument.default_value
+    if type(default) is not int:
+        return default
+    kind = str(argument.real_type).removeprefix("Optional[").rstrip("]")
+    return _DEFAULTS.get((kind, default), default)
+
+
 def number(value: Any, kind: str) -> Any:
     if isinstance(value, bool) and "float" not in kind:
         return value

@@ -25,7 +25,7 @@ from torch._subclasses.fake_tensor import (
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from outsize.capture import tables
-from outsize.capture.encode import encode
+from outsize.capture.encode import default_of, encode
 from outsize.capture.scalars import Number, Ref, ScalarNode, ScalarTable, node_of, symbolic
 from outsize.capture.sites import Site, Sites
 from outsize.capture.storages import (
@@ -198,6 +198,12 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 raise
             raise CaptureError(f"{error.what} ({func})", str(site), error.way_out) from None
 
+    def made_at(self, tensor: torch.Tensor) -> str:
+        """Where the step made the tensor's storage; "" if it was there before."""
+        storage = self.storages.find(tensor)
+        sites = [op.site for op in self.ops if storage in op.makes]
+        return str(sites[-1]) if sites else ""
+
     def _schema(self, func: Any) -> tuple[str, list[Any], list[str]]:
         known = self._functions.get(func)
         if known is None:
@@ -214,7 +220,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 way_out="make a new tensor instead",
             )
         arguments = [
-            args[i] if i < len(args) else kwargs.get(a.name, a.default_value)
+            args[i] if i < len(args) else kwargs.get(a.name, default_of(a))
             for i, a in enumerate(schema)
         ]
         if name == "aten.lift_fresh.default" and self.storages.find(arguments[0]) is None:
