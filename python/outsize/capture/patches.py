@@ -1,6 +1,6 @@
 """What PyTorch and libraries must answer differently while a capture runs; all put back afterwards.
 
-    with patched(on_read, on_text, on_seed, on_data, on_scheduler, fake=True): step(batch)
+    with patched(on_read, on_text, on_seed, on_draw, on_data, on_scheduler, fake=True): step(batch)
 
 Library code that asks "is this traced?" is answered no, so that it takes eager's path. What would read
 tensor data or a number into Python without the recorder seeing it is handed to a callback that refuses.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import math
+import random
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -50,6 +51,7 @@ def patched(
     on_read: Callable[[str, torch.Tensor], None],
     on_text: Callable[[Any], Any],
     on_seed: Callable[[str], None],
+    on_draw: Callable[[str, str], None],
     on_data: Callable[[str], None],
     on_scheduler: Callable[[Any, tuple[Any, ...], dict[str, Any]], None] | None,
     fake: bool,
@@ -76,10 +78,13 @@ def patched(
         for name in ("tensor", "as_tensor"):
             enter(replaced(torch, name, _maker(getattr(torch, name), on_data)))
         for name in ("from_numpy", "frombuffer", "load"):
-            enter(replaced(torch, name, _source(getattr(torch, name), name, on_data)))
+            enter(replaced(torch, name, _told(getattr(torch, name), on_data, name)))
         for module in (torch, torch.random):
             for name in ("set_rng_state", "manual_seed", "seed"):
-                enter(replaced(module, name, _seeder(getattr(module, name), name, on_seed)))
+                enter(replaced(module, name, _told(getattr(module, name), on_seed, name)))
+        for library, owner in (("random", random), ("numpy.random", numpy.random)):
+            for name, function in _drawing(owner):
+                enter(replaced(owner, name, _told(function, on_draw, library, name)))
         if fake:
             for module in (torch_optimizer, _foreach_utils):
                 types = module._foreach_supported_types
@@ -170,12 +175,14 @@ def _root(original: Any) -> Any:
     return sqrt
 
 
-def _source(original: Any, name: str, on_data: Callable[[str], None]) -> Any:
-    def make(*args: Any, **kwargs: Any) -> Any:
-        on_data(name)
+def _told(original: Any, tell: Callable[..., None], *words: str) -> Any:
+    """Calls tell(*words) first."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        tell(*words)
         return original(*args, **kwargs)
 
-    return make
+    return call
 
 
 def _maker(original: Any, on_data: Callable[[str], None]) -> Any:
@@ -202,12 +209,13 @@ _DTYPES: dict[type, Callable[[], torch.dtype]] = {
 }
 
 
-def _seeder(original: Any, name: str, on_seed: Callable[[str], None]) -> Any:
-    def seed(*args: Any, **kwargs: Any) -> Any:
-        on_seed(name)
-        return original(*args, **kwargs)
-
-    return seed
+def _drawing(module: Any) -> list[tuple[str, Any]]:
+    """The functions of a module that are methods of its one hidden generator."""
+    return [
+        (name, function)
+        for name, function in vars(module).items()
+        if not name.startswith(("_", "get")) and getattr(function, "__self__", module) is not module
+    ]
 
 
 def _scheduler(on_scheduler: Callable[[Any, tuple[Any, ...], dict[str, Any]], None]) -> Any:

@@ -136,6 +136,7 @@ class Session:
         self.stepped: list[torch.optim.Optimizer] = []
         self.lifted: dict[str, torch.Tensor] = {}
         self.seeded: tuple[str, Site] | None = None
+        self.drawn: dict[str, tuple[str, Site]] = {}  # the first call of each library in Python
 
     # -- the order ------------------------------------------------------------------------------
     def run(self) -> Capture:
@@ -288,6 +289,7 @@ class Session:
             self._read,
             self._text,
             self._reseeded,
+            self._drew,
             self._made_from_data,
             scheduler,
             fake=not self.real,
@@ -371,6 +373,9 @@ class Session:
     def _reseeded(self, name: str) -> None:
         self.seeded = self.seeded or (name, self.sites.now())
 
+    def _drew(self, library: str, name: str) -> None:
+        self.drawn.setdefault(library, (f"{library}.{name}", self.sites.now()))
+
     def _scheduler_stepped(
         self, scheduler: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
@@ -405,9 +410,12 @@ class Session:
         for ((name, _), before), (_, after) in zip(generators, now):
             same = torch.equal(before, after) if name == "torch" else str(before) == str(after)
             if not same:
+                call, site = self.drawn.get(name, ("", ""))
                 raise CaptureError(
-                    f"the step draws from {name}'s global generator, in Python",
-                    way_out="draw before the step and pass the result as an argument",
+                    f"the step draws from {name}'s global generator, in Python"
+                    + (f", by {call}()" if call else ""),
+                    str(site),
+                    "draw before the step and pass the result as an argument",
                 )
         rates = [g.get("lr") for o in self.names.optimizers for g in o.param_groups]
         for before, after in zip(self.rates, rates):
@@ -431,10 +439,21 @@ class Session:
                 reassigned.append(change)
                 continue
             if not change.once and not number:
-                raise CaptureError(f"the step changes Python state: {change}", way_out=OUTSIDE)
+                raise self._changes_state(change)
             captured.replays.append(Replay(str(change), change.repeat))
         if reassigned:
             raise Reassigned(reassigned)
+
+    def _changes_state(self, change: Change) -> CaptureError:
+        what = f"the step changes Python state: {change}"
+        if not isinstance(change.now, torch.Tensor):
+            return CaptureError(what, way_out=OUTSIDE)
+        made = self.recorder.made_at(change.now)
+        written = "write into the tensor that is there (copy_())"
+        if change.now.requires_grad:
+            what += " and would keep the step's autograd graph"
+            written += ", of a value without graph (detach())"
+        return CaptureError(what, made, f"{written}, or {OUTSIDE}")
 
     def _put_scalars_back(self) -> None:
         groups = {id(group) for o in self.names.optimizers for group in o.param_groups}
