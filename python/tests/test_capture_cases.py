@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import random
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +11,7 @@ import numpy
 import parity
 import pytest
 import torch
+from case_oracle import batch, loss_of, mlp
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -21,19 +21,7 @@ from outsize.errors import CaptureError
 F = nn.functional
 
 
-def mlp(width: int = 16) -> nn.Sequential:
-    return nn.Sequential(nn.Linear(width, 32), nn.GELU(), nn.Dropout(0.2), nn.Linear(32, width))
-
-
-def batch(k: int) -> torch.Tensor:
-    return torch.randn(8, 16, generator=torch.Generator().manual_seed(100 + k))
-
-
 BATCHES = [(batch(k),) for k in range(6)]
-
-
-def loss_of(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
-    return (model(x) - x).square().mean()
 
 
 def make_with(
@@ -78,38 +66,11 @@ def refused(make: Callable[[], parity.Made], args: tuple[Any, ...], *words: str)
 # -- random numbers ----------------------------------------------------------------------------
 
 
-def test_python_random_is_refused() -> None:
-    def body(m: Any, o: Any, x: torch.Tensor) -> Any:
-        return plain(m, o, loss_of(m, x[torch.tensor(random.sample(range(8), 4))]))
-
-    refused(make_with(body), BATCHES[0], "random")
-
-
-def test_own_random_object_is_refused() -> None:
-    rng = random.Random(3)
-
-    def body(m: Any, o: Any, x: torch.Tensor) -> Any:
-        return plain(m, o, loss_of(m, x[torch.tensor(rng.sample(range(8), 4))]))
-
-    before = rng.getstate()
-    refused(make_with(body), BATCHES[0], "rng", "drawn")
-    assert rng.getstate() == before
-
-
 def test_numpy_random_is_refused() -> None:
     def body(m: Any, o: Any, x: torch.Tensor) -> Any:
         return plain(m, o, loss_of(m, x * float(numpy.random.rand())))
 
     refused(make_with(body), BATCHES[0], "numpy.random")
-
-
-def test_permutation_inside_the_step() -> None:
-    def body(m: Any, o: Any, x: torch.Tensor) -> Any:
-        i = torch.randperm(8)[:5]
-        y = torch.index_add(x, 0, i, m(x[i]), alpha=8 / 5)
-        return plain(m, o, (y - x).square().mean())
-
-    parity.run(make_with(body), BATCHES)
 
 
 def test_checkpoint_with_dropout_is_refused() -> None:
@@ -121,15 +82,6 @@ def test_checkpoint_with_dropout_is_refused() -> None:
 
 
 # -- scalars -----------------------------------------------------------------------------------
-
-
-def test_float_argument_is_an_input() -> None:
-    def body(m: Any, o: Any, x: torch.Tensor, beta: float) -> Any:
-        h = m(x)
-        return plain(m, o, (h - x).square().mean() + beta * h.abs().mean())
-
-    driver = parity.run(make_with(body), [(batch(k), k / 20) for k in range(8)])
-    assert len(driver.captures) <= 2, driver.reasons
 
 
 def test_changing_attribute_becomes_a_symbol() -> None:
@@ -184,23 +136,6 @@ def test_changing_cell_becomes_a_symbol() -> None:
     assert len(driver.captures) <= 2, driver.reasons
 
 
-def test_accumulation_windows() -> None:
-    def body(m: Any, o: Any, xs: list[torch.Tensor]) -> Any:
-        o.zero_grad()
-        total = 0.0
-        for x in xs:
-            loss = (m(x) - x).square().sum() / (len(xs) * 16)
-            loss.backward()
-            total = total + loss.detach()
-        o.step()
-        return total
-
-    sizes = [3, 3, 1, 3, 2]
-    driver = parity.run(make_with(body), [([batch(10 * n + i) for i in range(n)],) for n in sizes])
-    # The first call finds no .grad; afterwards one capture a size.
-    assert len(driver.captures) == 4
-
-
 def test_gradients_kept_over_calls() -> None:
     def body(m: Any, o: Any, x: torch.Tensor, last: bool) -> Any:
         loss = loss_of(m, x)
@@ -214,22 +149,6 @@ def test_gradients_kept_over_calls() -> None:
     driver = parity.run(make_with(body, optimizer=lambda p: torch.optim.AdamW(p, 0.01)), calls)
     # Without and with gradients, and with the step; each before and after there is state.
     assert len(driver.captures) == 6, driver.reasons
-
-
-def test_scheduler_fed_with_the_loss_is_refused() -> None:
-    def make() -> parity.Made:
-        m = mlp()
-        o = torch.optim.SGD(m.parameters(), 0.5)
-        sched = torch.optim.lr_scheduler.ReduceLROnPlateau(o, patience=0, factor=0.5)
-
-        def step(x: torch.Tensor) -> Any:
-            loss = plain(m, o, loss_of(m, x))
-            sched.step(loss.item())
-            return loss
-
-        return [m], [o], step
-
-    refused(make, BATCHES[0], "ReduceLROnPlateau", "test_capture_cases.py", "after the step")
 
 
 @pytest.mark.parametrize("inside", [False, True])
@@ -255,43 +174,6 @@ def test_scheduler(inside: bool) -> None:
     driver = parity.run(make, BATCHES, between)
     # First step; then .grad exist; zero_grad comes first, so the steady state has them.
     assert len(driver.captures) == 2, driver.reasons
-
-
-def test_python_mask_and_absent_gradients() -> None:
-    class Layers(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.layers = nn.ModuleList([nn.Linear(16, 16) for _ in range(4)])
-
-        def forward(self, x: torch.Tensor, mask: tuple[bool, ...]) -> torch.Tensor:
-            for layer, on in zip(self.layers, (True, *mask)):
-                if on:
-                    x = x + layer(x)
-            return x
-
-    def body(m: Any, o: Any, x: torch.Tensor, mask: tuple[bool, ...]) -> Any:
-        o.zero_grad()
-        loss = (m(x, mask) - x).square().mean()
-        loss.backward()
-        o.step()
-        return loss.detach()
-
-    masks = [(True, False, True), (False, False, True), (True, False, True), (True, True, True)]
-    parity.run(
-        make_with(body, Layers, lambda p: torch.optim.AdamW(p, 0.01, fused=True)),
-        [(batch(k), mask) for k, mask in enumerate(masks * 2)],
-    )
-
-
-def test_empty_targets() -> None:
-    def body(m: Any, o: Any, x: torch.Tensor, t: torch.Tensor) -> Any:
-        h = m(x)
-        n = len(t)
-        loss = (h[:n, :4] - t).square().sum() / max(1, n) + 0.001 * h.square().mean()
-        return plain(m, o, loss)
-
-    calls = [(batch(k), torch.randn(n, 4)) for k, n in enumerate([0, 3, 7, 0, 1])]
-    parity.run(make_with(body, optimizer=lambda p: torch.optim.AdamW(p, 0.01)), calls)
 
 
 def test_branch_on_the_batch_is_guarded() -> None:
@@ -373,39 +255,6 @@ def test_counters_and_lists_are_refused_by_name() -> None:
         trainer = Trainer(kind)
         refused(lambda t=trainer: ([t.m], [t.o], t.step), BATCHES[0], word)
         assert trainer.n == 0 and trainer.hist == [1.0] and not hasattr(trainer, "kept")
-
-
-def test_rebound_buffer() -> None:
-    class Model(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.net = mlp()
-            self.register_buffer("ema", torch.zeros(16))
-
-    def inside(m: Any, o: Any, x: torch.Tensor) -> Any:
-        h = m.net(x)
-        m.ema = 0.9 * m.ema + 0.1 * h.detach().mean(0)
-        return plain(m, o, (h - x).square().mean())
-
-    refused(make_with(inside, Model), BATCHES[0], "ema")
-
-    def leaking(m: Any, o: Any, x: torch.Tensor) -> Any:
-        h = m.net(x)
-        m.ema = 0.9 * m.ema + 0.1 * h.mean(0)
-        return plain(m, o, (h - x).square().mean())
-
-    refused(make_with(leaking, Model), BATCHES[0], "ema")
-
-    def reading(m: Any, o: Any, x: torch.Tensor) -> Any:
-        h = m.net(x)
-        m.ema.mul_(0.9).add_(0.1 * h.detach().mean(0))
-        return plain(m, o, (h - m.ema).square().mean())
-
-    def between(index: int, made: parity.Made) -> None:
-        if index == 3:
-            made[0][0].ema = torch.zeros(16)
-
-    parity.run(make_with(reading, Model), BATCHES, between)
 
 
 def test_survivor_in_a_global_list_is_refused() -> None:
