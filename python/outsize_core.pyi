@@ -205,6 +205,9 @@ def split(graph: str, options: dict[str, Any]) -> dict[str, Any]:
     use_cache (True). Gives "graph", "cuts", "refused", "proved", "from_cache".
     """
 
+def pointwise_ops() -> list[str]:
+    """The pointwise ops that are cut by elements or rows, without "aten." and overload, sorted."""
+
 def row_ops() -> list[str]:
     """The ops that are cut by rows by a rule of their own, sorted."""
 

@@ -209,12 +209,15 @@ std::optional<Slicing> by_rows(const Graph& graph, const Op& op, const Operands&
 }  // namespace
 
 bool is_pointwise(const std::string& name) {
-  if (!name.starts_with("aten.")) return false;
+  // The one that is not in place copies its operand's storage, a piece's too.
+  if (!name.starts_with("aten.") || name == "aten.copy.default") return false;
   std::string_view base = std::string_view(name).substr(5);
   base = base.substr(0, base.find('.'));
   if (base.ends_with('_') && !base.starts_with("__")) base.remove_suffix(1);
   return std::binary_search(kPointwise.begin(), kPointwise.end(), base);
 }
+
+std::vector<std::string> pointwise_ops() { return {kPointwise.begin(), kPointwise.end()}; }
 
 std::optional<Value> merged(const Value& value, size_t leading) {
   if (leading == 0 || leading > value.sizes.size()) return std::nullopt;

@@ -8,6 +8,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "outsize/split/slicing.h"
 
@@ -15,6 +16,9 @@ namespace outsize {
 
 // By name, in place or not: "aten.add_.Tensor". Ops that draw random numbers are not among them.
 bool is_pointwise(const std::string& name);
+
+// Their names without "aten.", overload and the sign of being in place; sorted.
+std::vector<std::string> pointwise_ops();
 
 // By elements where all operands have one dense layout, else by rows of the leading dimensions that
 // all of them have or lack together.

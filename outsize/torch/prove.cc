@@ -9,20 +9,17 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <optional>
 
 #include "outsize/base/files.h"
-#include "outsize/base/random.h"
+#include "outsize/split/pointwise.h"
 #include "outsize/torch/measure_cache.h"
 #include "outsize/torch/measure_key.h"
-#include "outsize/torch/measure_operands.h"
-#include "outsize/torch/op_call.h"
-#include "outsize/torch/tensors.h"
+#include "outsize/torch/prove_ground.h"
+#include "outsize/torch/prove_paths.h"
 
 namespace outsize {
 namespace {
 
-constexpr int64_t kAlignment = 64;
 constexpr std::string_view kEqual = "equal";
 constexpr std::string_view kDiffers = "differs: ";
 
@@ -99,131 +96,6 @@ Alone alone(const Graph& graph, const Cut& cut) {
   return out;
 }
 
-// Integers that an op takes for indices: what they must be below, and what else they may be.
-struct Indices {
-  int64_t below = 0;
-  std::optional<int64_t> also;
-};
-
-std::map<StorageId, Indices> indices_of(const Graph& graph, const Op& op) {
-  std::map<StorageId, Indices> found;
-  const auto at = [&](size_t index, int64_t below, std::optional<int64_t> also) {
-    if (const ValueId* id = value_in(op.args, index))
-      found[graph.value(*id).storage] = {below, also};
-  };
-  const auto size = [&](size_t index, size_t dim) {
-    const ValueId* id = value_in(op.args, index);
-    return id == nullptr || graph.value(*id).sizes.size() <= dim ? 1 : graph.value(*id).sizes[dim];
-  };
-  const auto ignored = [&](size_t index) -> std::optional<int64_t> {
-    const int64_t* number = std::get_if<int64_t>(&op.args[index].data);
-    return number == nullptr ? std::nullopt : std::optional<int64_t>(*number);
-  };
-  if (op.name == "aten.nll_loss_forward.default") at(1, size(0, 1), ignored(4));
-  if (op.name == "aten.nll_loss_backward.default") at(2, size(1, 1), ignored(5));
-  if (op.name == "aten.embedding.default") at(1, size(0, 0), std::nullopt);
-  if (op.name == "aten.max_pool2d_with_indices_backward.default")
-    at(7, size(1, 2) * size(1, 3), std::nullopt);
-  return found;
-}
-
-// Memory for every storage of a small graph, by storage.
-class Ground {
- public:
-  Status lay_out(const Graph& graph) {
-    offsets_.clear();
-    int64_t bytes = 0;
-    for (const Storage& storage : graph.storages) {
-      offsets_.push_back(bytes);
-      bytes += (storage.bytes + kAlignment - 1) / kAlignment * kAlignment;
-    }
-    bytes_ = bytes;
-    return block_.reserve(bytes);
-  }
-  std::byte* at(const Access& access) const {
-    return block_.base() + offsets_[access.storage.index()] + access.bytes.begin;
-  }
-  std::byte* storage(StorageId id) const { return block_.base() + offsets_[id.index()]; }
-  // Another value than any result's, so that what nobody wrote is seen.
-  void poison() const { std::memset(block_.base(), 0xa5, static_cast<size_t>(bytes_)); }
-
- private:
-  TouchedBlock block_{"proof"};
-  std::vector<int64_t> offsets_;
-  int64_t bytes_ = 0;
-};
-
-void fill(const Graph& graph, const Ground& ground, uint64_t seed) {
-  Numbers numbers(seed);
-  Random random(seed);
-  const std::map<StorageId, Indices> indices = indices_of(graph, graph.ops.front());
-  std::vector<std::string> dtypes(graph.storages.size());
-  for (const Value& value : graph.values)
-    if (dtypes[value.storage.index()].empty()) dtypes[value.storage.index()] = value.dtype;
-  for (size_t s = 0; s < graph.storages.size(); ++s) {
-    if (!graph.storages[s].entry) continue;
-    const StorageId id(static_cast<int64_t>(s));
-    numbers.fill(ground.storage(id), graph.storages[s].bytes, dtypes[s]);
-    const auto index = indices.find(id);
-    if (index == indices.end() || dtypes[s] != "int64") continue;
-    for (int64_t i = 0; i < graph.storages[s].bytes / 8; ++i) {
-      int64_t number = random.below(std::max<int64_t>(1, index->second.below));
-      if (index->second.also && random.chance(0.1)) number = *index->second.also;
-      std::memcpy(ground.storage(id) + 8 * i, &number, 8);
-    }
-  }
-}
-
-void collect(const Argument& wanted, const c10::IValue& had,
-             std::vector<std::pair<ValueId, at::Tensor>>& found) {
-  if (const auto* value = std::get_if<ValueId>(&wanted.data)) {
-    if (had.isTensor() && had.toTensor().defined()) found.emplace_back(*value, had.toTensor());
-  } else if (const auto* items = std::get_if<Argument::List>(&wanted.data)) {
-    if (!had.isList()) return;
-    const auto list = had.toList();
-    for (size_t i = 0; i < std::min(items->size(), list.size()); ++i)
-      collect((*items)[i], list.get(i), found);
-  }
-}
-
-// Runs one op of the graph on the ground; what it makes is put in its place there.
-Status run_op(const Graph& graph, OpId id, const Ground& ground) {
-  const Op& op = graph.op(id);
-  Result<OpCall> call = OpCall::prepare(graph, id);
-  if (!call.ok()) return call.error();
-  std::vector<std::byte*> addresses;
-  for (const auto* list : {&op.reads, &op.makes, &op.mutates})
-    for (const Access& access : *list) addresses.push_back(ground.at(access));
-  Result<BoundOp> bound = call->bind(addresses);
-  if (!bound.ok()) return bound.error();
-  if (call->takes_scalars()) {
-    ScalarTable scalars(graph.scalars.size());
-    for (size_t s = 0; s < scalars.size(); ++s)
-      scalars[s] = graph.scalars[s].present.value_or(Number{int64_t{1}});
-    if (Status filled = call->fill_scalars(*bound, scalars); !filled.ok()) return filled.error();
-  }
-  Result<std::vector<c10::IValue>> results = call->invoke(*bound);
-  if (!results.ok()) return results.error();
-  std::vector<std::pair<ValueId, at::Tensor>> tensors;
-  for (size_t i = 0; i < std::min(op.results.size(), results->size()); ++i)
-    collect(op.results[i], (*results)[i], tensors);
-  std::vector<const std::byte*> made(op.makes.size(), nullptr);
-  for (const auto& [value, tensor] : tensors)
-    for (size_t k = 0; k < op.makes.size(); ++k)
-      if (op.makes[k].storage == graph.value(value).storage && made[k] == nullptr) {
-        made[k] = static_cast<const std::byte*>(tensor.storage().data());
-        bound->addresses[op.reads.size() + k] = const_cast<std::byte*>(made[k]);
-        if (static_cast<int64_t>(tensor.storage().nbytes()) < op.makes[k].bytes.size())
-          return device_error("{}: result has {} bytes, wanted {}", describe_op(graph, id),
-                              tensor.storage().nbytes(), op.makes[k].bytes.size());
-      }
-  if (Status same = call->check_results(*bound, *results, nullptr); !same.ok()) return same;
-  for (size_t k = 0; k < op.makes.size(); ++k)
-    if (made[k] != nullptr)
-      std::memcpy(ground.at(op.makes[k]), made[k], static_cast<size_t>(op.makes[k].bytes.size()));
-  return Done{};
-}
-
 std::string surroundings() {
   const at::Context& context = at::globalContext();
   return fmt::format("torch {}; {} threads; {}, {}; deterministic {}; mkldnn {}; fp32 {}",
@@ -232,6 +104,54 @@ std::string surroundings() {
                      context.userEnabledMkldnn(),
                      static_cast<int>(context.float32MatmulPrecision()));
 }
+
+// Whether a piece of a pointwise op has one element of an operand that has more: kernels take a
+// single element for a number, and then round otherwise.
+bool has_single_element(const Graph& graph, const Graph& pieces) {
+  const Op& op = graph.ops.front();
+  const auto single = [&](const Op& piece, size_t i) {
+    const ValueId* whole = value_in(op.args, i);
+    const ValueId* part = value_in(piece.args, i);
+    return whole != nullptr && part != nullptr && count_of(graph.value(*whole)) > 1 &&
+           count_of(pieces.value(*part)) == 1;
+  };
+  for (const Op& piece : pieces.ops)
+    for (size_t i = 0; i < op.args.size(); ++i)
+      if (single(piece, i)) return true;
+  return false;
+}
+
+// An op as a whole and in pieces, each on its ground.
+struct BothWays {
+  const Graph& graph;
+  const Graph& pieces;
+  Ground ground;
+  Ground cut_ground;
+
+  // On the operands that `fill` puts on the ground.
+  template <typename Fill>
+  Result<Proof> compare(const Fill& fill) const {
+    ground.poison();
+    fill();
+    cut_ground.poison();
+    for (size_t s = 0; s < graph.storages.size(); ++s) {
+      const StorageId id(static_cast<int64_t>(s));
+      std::memcpy(cut_ground.storage(id), ground.storage(id),
+                  static_cast<size_t>(graph.storages[s].bytes));
+    }
+    if (Status ran = run_op(graph, OpId{0}, ground); !ran.ok()) return ran.error();
+    for (size_t t = 0; t < pieces.ops.size(); ++t)
+      if (Status ran = run_op(pieces, OpId(static_cast<int64_t>(t)), cut_ground); !ran.ok())
+        return Proof{false, "a piece can't run: " + one_line(ran.error().message)};
+    for (size_t s = 0; s < graph.storages.size(); ++s) {
+      const StorageId id(static_cast<int64_t>(s));
+      if (std::memcmp(ground.storage(id), cut_ground.storage(id),
+                      static_cast<size_t>(graph.storages[s].bytes)) != 0)
+        return Proof{false, "its bits differ when it runs in pieces"};
+    }
+    return Proof{true, ""};
+  }
+};
 
 }  // namespace
 
@@ -250,28 +170,24 @@ Result<Proof> Prover::run(const Graph& graph, const Cut& cut) const {
   // Cut as it will be in the step: the same pieces, one after another.
   const Result<Graph> pieces = apply_cuts(graph, {cut});
   if (!pieces.ok()) return Proof{false, pieces.error().message};
-  Ground ground, cut_ground;
-  if (Status laid = ground.lay_out(graph); !laid.ok()) return laid.error();
-  if (Status laid = cut_ground.lay_out(*pieces); !laid.ok()) return laid.error();
+  const bool pointwise = is_pointwise(graph.ops.front().name);
+  if (pointwise && has_single_element(graph, *pieces))
+    return Proof{false,
+                 "a piece has one element of an operand, which its kernel takes for a number"};
+  BothWays both{graph, *pieces, {}, {}};
+  if (Status laid = both.ground.lay_out(graph); !laid.ok()) return laid.error();
+  if (Status laid = both.cut_ground.lay_out(*pieces); !laid.ok()) return laid.error();
   for (int r = 0; r < options_.runs; ++r) {
-    ground.poison();
-    fill(graph, ground, options_.seed * 1000 + static_cast<uint64_t>(r));
-    cut_ground.poison();
-    for (size_t s = 0; s < graph.storages.size(); ++s) {
-      const StorageId id(static_cast<int64_t>(s));
-      std::memcpy(cut_ground.storage(id), ground.storage(id),
-                  static_cast<size_t>(graph.storages[s].bytes));
-    }
-    if (Status ran = run_op(graph, OpId{0}, ground); !ran.ok()) return ran.error();
-    for (size_t t = 0; t < pieces->ops.size(); ++t)
-      if (Status ran = run_op(*pieces, OpId(static_cast<int64_t>(t)), cut_ground); !ran.ok())
-        return Proof{false, "a piece can't run: " + one_line(ran.error().message)};
-    for (size_t s = 0; s < graph.storages.size(); ++s) {
-      const StorageId id(static_cast<int64_t>(s));
-      if (std::memcmp(ground.storage(id), cut_ground.storage(id),
-                      static_cast<size_t>(graph.storages[s].bytes)) != 0)
-        return Proof{false, "its bits differ when it runs in pieces"};
-    }
+    const uint64_t seed = options_.seed * 1000 + static_cast<uint64_t>(r);
+    Result<Proof> proof = both.compare([&] { fill_operands(graph, both.ground, seed); });
+    if (!proof.ok() || !proof->equal) return proof;
+    if (!pointwise) continue;
+    const Result<std::optional<Telltale>> telltale = find_telltale(graph, seed);
+    if (!telltale.ok())
+      return Proof{false, "it can't run in rows: " + one_line(telltale.error().message)};
+    if (!*telltale) continue;
+    proof = both.compare([&] { fill_with(**telltale, graph, both.ground); });
+    if (!proof.ok() || !proof->equal) return proof;
   }
   return Proof{true, ""};
 }
@@ -279,7 +195,7 @@ Result<Proof> Prover::run(const Graph& graph, const Cut& cut) const {
 Result<Proof> Prover::prove(const Graph& graph, const Cut& cut) {
   const Alone whole = alone(graph, cut);
   const std::string key =
-      fmt::format("outsize-proof 1\n{}; {} runs, seed {}\n{}\nby {} at {}\n", surroundings_,
+      fmt::format("outsize-proof 2\n{}; {} runs, seed {}\n{}\nby {} at {}\n", surroundings_,
                   options_.runs, options_.seed, measure_key(whole.graph, OpId{0}, {}),
                   kCutKindNames.name(cut.kind), fmt::join(cut.bounds, ","));
   const auto keep = [&](Proof proof) { return known_[key] = std::move(proof); };

@@ -4,6 +4,9 @@
 //   Prover prover({.seed = 1});
 //   Result<Proof> proof = prover.prove(graph, {OpId{17}, CutKind::kRows, {0, 128, 256, 300}});
 //
+// A pointwise op is also run on operands that show each element which its kernel treats in another
+// way than as a whole (outsize/torch/prove_paths.h).
+//
 // A proof holds for that op, shape, cut (tail included), torch version, thread count and processor;
 // it is kept on disk under all of these. An op that can't be called in pieces, or whose pieces have
 // another layout, is not equal. Needs memory for the op's operands twice and its results. Threads:

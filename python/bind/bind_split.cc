@@ -1,6 +1,7 @@
 // outsize/split and outsize/torch/prove.h: graphs whose large ops are split, bits unchanged.
 #include "outsize/graph/graph_json.h"
 #include "outsize/split/choose.h"
+#include "outsize/split/pointwise.h"
 #include "outsize/split/rows.h"
 #include "outsize/torch/prove.h"
 #include "python/bind/convert.h"
@@ -135,6 +136,7 @@ void bind_split(py::module_& module) {
              py::arg("options") = py::dict());
   module.def("apply_cuts", &apply_text, py::arg("graph"), py::arg("cuts"));
   module.def("row_ops", &row_ops);
+  module.def("pointwise_ops", &pointwise_ops);
   module.def("held_bytes", &held_text, py::arg("graph"));
 }
 

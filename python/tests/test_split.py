@@ -3,97 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from one_op import one_op
 from step_models import OPTIMIZERS, Training, gpt2, mlp, resnet, unet
 from step_parity import check_budget, compare, plan_of, train
 
 import outsize_core
-
-Graph = dict[str, Any]
-
-
-class Recorder:
-    """A graph of one op, made by running it on real tensors."""
-
-    def __init__(self) -> None:
-        self.graph: Graph = {
-            "format": "outsize-graph", "version": 1, "title": "one op",
-            "torch_version": torch.__version__, "device_type": "cpu", "threads": 0,
-            "storages": [], "values": [], "ops": [],
-        }  # fmt: skip
-        self._storages: dict[int, int] = {}
-        self._kept: list[torch.Tensor] = []
-
-    def value(self, tensor: torch.Tensor, entry: bool) -> dict[str, int]:
-        self._kept.append(tensor)
-        at = tensor.untyped_storage().data_ptr()
-        if at not in self._storages:
-            self._storages[at] = len(self.graph["storages"])
-            size = tensor.untyped_storage().nbytes()
-            self.graph["storages"].append({"bytes": size, "role": "activation", "entry": entry})
-        self.graph["values"].append(
-            {
-                "storage": self._storages[at],
-                "dtype": str(tensor.dtype).removeprefix("torch."),
-                "sizes": list(tensor.shape),
-                "strides": list(tensor.stride()),
-                "offset": tensor.storage_offset(),
-            }
-        )
-        return {"value": len(self.graph["values"]) - 1}
-
-    def argument(self, argument: Any, entry: bool) -> Any:
-        if isinstance(argument, torch.Tensor):
-            return self.value(argument, entry)
-        if isinstance(argument, (list, tuple)):
-            return [self.argument(item, entry) for item in argument]
-        if isinstance(argument, torch.dtype):
-            return {"dtype": str(argument).removeprefix("torch.")}
-        return argument
-
-    def bytes_of(self, argument: Any) -> list[list[int]]:
-        if isinstance(argument, list):
-            return [a for item in argument for a in self.bytes_of(item)]
-        if not isinstance(argument, dict) or "value" not in argument:
-            return []
-        storage = self.graph["values"][argument["value"]]["storage"]
-        return [[storage, 0, self.graph["storages"][storage]["bytes"]]]
-
-
-def one_op(name: str, args: Sequence[Any], mutated: Sequence[int] = ()) -> str:
-    """The graph of one call. `mutated`: indices of the arguments that it changes in place."""
-    packet, overload = name.split(".")
-    op = getattr(getattr(torch.ops.aten, packet), overload)
-    recorder = Recorder()
-    given = [recorder.argument(argument, entry=True) for argument in args]
-    with torch.no_grad():
-        schema = op._schema.arguments
-        named = {a.name: arg for a, arg in zip(schema, args) if a.kwarg_only}
-        made = op(*(arg for a, arg in zip(schema, args) if not a.kwarg_only), **named)
-    reads, mutates = [], []
-    for index, argument in enumerate(given):
-        for access in recorder.bytes_of(argument):
-            (mutates if index in mutated else reads).append(access)
-    reads = [access for i, access in enumerate(reads) if access not in reads[:i] + mutates]
-    results: list[Any] = []
-    if made is not None:
-        many = list(made) if isinstance(made, tuple) else [made]
-        in_place = isinstance(made, torch.Tensor) and made is args[0]
-        results = (
-            [given[0]] if in_place else [recorder.argument(result, entry=False) for result in many]
-        )
-    held = {access[0] for access in reads + mutates}
-    makes = [access for access in recorder.bytes_of(results) if access[0] not in held]
-    recorder.graph["ops"].append(
-        {"name": f"aten.{name}", "args": given, "results": results,
-         "reads": reads, "makes": makes, "mutates": mutates}
-    )  # fmt: skip
-    return json.dumps(recorder.graph)
 
 
 def n(*sizes: int) -> torch.Tensor:
