@@ -95,6 +95,26 @@ class Floor(TypedDict):
 
 def floor(graph: str, profile: str = "") -> Floor: ...
 
+class Holder(TypedDict):
+    storage: int
+    bytes: int
+    made_by: int  # op; -1: there before the step
+    last_used: int  # op; -1: no op touches it
+
+class Explanation(TypedDict):
+    peak_bytes: int
+    peak_op: int
+    floor_bytes: int
+    floor_op: int
+    below_floor: bool  # the budget: then `op` is floor_op, else peak_op
+    op: int
+    workspace_bytes: int
+    holders: list[
+        Holder
+    ]  # while `op` runs, largest first: what it touches below the floor, else all alive
+
+def explain(graph: str, profile: str, device_bytes: int) -> Explanation: ...
+
 class Bound(TypedDict):
     name: str
     holds_for: str

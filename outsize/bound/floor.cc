@@ -1,9 +1,9 @@
 #include "outsize/bound/floor.h"
 
 #include <algorithm>
-#include <array>
 
 #include "outsize/base/check.h"
+#include "outsize/bound/touched.h"
 
 namespace outsize {
 namespace {
@@ -15,25 +15,9 @@ int64_t workspace_of(const std::vector<int64_t>& workspace_bytes, size_t op) {
 }  // namespace
 
 int64_t working_set_bytes(const Graph& graph, OpId op) {
-  const Op& o = graph.op(op);
-  std::vector<Access> touched;
-  for (const auto* list : {&o.reads, &o.makes, &o.mutates})
-    touched.insert(touched.end(), list->begin(), list->end());
-  std::sort(touched.begin(), touched.end(), [](const Access& a, const Access& b) {
-    return a.storage != b.storage ? a.storage < b.storage : a.bytes < b.bytes;
-  });
-  int64_t bytes = 0;
-  StorageId storage;
-  int64_t end = 0;
-  for (const Access& access : touched) {
-    if (access.storage != storage) {
-      storage = access.storage;
-      end = 0;
-    }
-    bytes += std::max<int64_t>(0, access.bytes.end - std::max(end, access.bytes.begin));
-    end = std::max(end, access.bytes.end);
-  }
-  return bytes;
+  int64_t sum = 0;
+  for (const auto& [storage, bytes] : touched_bytes(graph, op)) sum += bytes;
+  return sum;
 }
 
 Floor floor_of(const Graph& graph, const std::vector<int64_t>& workspace_bytes) {

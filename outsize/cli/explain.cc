@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "outsize/base/bytes.h"
+#include "outsize/bound/holders.h"
 #include "outsize/cli/command.h"
 #include "outsize/cli/inputs.h"
 #include "outsize/cli/planning.h"
@@ -17,35 +18,6 @@ struct Options {
   std::optional<int64_t> most_holders;
 };
 constexpr int64_t kMostHolders = 10;
-
-struct Holder {
-  StorageId storage;
-  int64_t bytes = 0;
-  OpId made_by;  // none: there before the step
-  OpId last_used;
-};
-
-// What lies on the device while `at` runs: with the step's whole life in view, or what the op
-// itself touches.
-std::vector<Holder> holders_at(const Case& c, OpId at, bool op_alone) {
-  const Liveness liveness = liveness_of(c.graph, c.workspaces);
-  std::vector<Holder> holders;
-  for (size_t s = 0; s < c.graph.storages.size(); ++s) {
-    const Storage& storage = c.graph.storages[s];
-    const std::vector<OpId>& touched = liveness.touched_by[s];
-    if (touched.empty()) continue;
-    const bool here = op_alone ? std::binary_search(touched.begin(), touched.end(), at)
-                               : (storage.entry || touched.front() <= at) &&
-                                     (storage.exit || at <= touched.back());
-    if (!here || storage.bytes == 0) continue;
-    holders.push_back({StorageId(static_cast<int64_t>(s)), storage.bytes,
-                       storage.entry ? OpId() : touched.front(), touched.back()});
-  }
-  std::sort(holders.begin(), holders.end(), [](const Holder& a, const Holder& b) {
-    return a.bytes != b.bytes ? a.bytes > b.bytes : a.storage < b.storage;
-  });
-  return holders;
-}
 
 struct Way {
   const char* name;
@@ -74,29 +46,26 @@ Result<Answer> explain(const Options& options) {
   const Result<Case> loaded = load_case(options.of);
   if (!loaded.ok()) return loaded.error();
   const Case& c = *loaded;
-  const Floor floor = floor_of(c.graph, c.workspaces);
-  const Liveness liveness = liveness_of(c.graph, c.workspaces);
   // Below the floor no plan helps, and the op that sets it is what to look at.
-  const bool below_floor = c.budgets.device < floor.bytes;
-  const OpId at = below_floor ? floor.op : liveness.peak_op;
+  const Explanation found = explain_bytes(c.graph, c.workspaces, c.budgets.device);
+  const OpId at = found.at;
 
   Answer answer;
-  answer.fields.set("peak", c.peak).set("floor", floor.bytes);
+  answer.fields.set("peak", c.peak).set("floor", found.floor.bytes);
   answer.fields.set("budget", tiers_object(c.budgets.device, c.budgets.host, c.budgets.disk));
-  answer.fields.set("sets", below_floor ? "floor" : "peak").set("at", place_of(c.graph, at));
+  answer.fields.set("sets", found.below_floor ? "floor" : "peak").set("at", place_of(c.graph, at));
   std::string text;
   {
     Facts facts;
     facts.add("peak", fmt::format("{} in program order, at {}", format_exact_bytes(c.peak),
-                                  words_of(c.graph, liveness.peak_op)));
-    facts.add("floor", fmt::format("{}, set by {}", format_exact_bytes(floor.bytes),
-                                   words_of(c.graph, floor.op)));
+                                  words_of(c.graph, found.peak_op)));
+    facts.add("floor", fmt::format("{}, set by {}", format_exact_bytes(found.floor.bytes),
+                                   words_of(c.graph, found.floor.op)));
     facts.add("budget", format_exact_bytes(c.budgets.device));
     text += facts.text();
   }
 
-  const std::vector<Holder> holders =
-      at.valid() ? holders_at(c, at, below_floor) : std::vector<Holder>();
+  const std::vector<Holder>& holders = found.holders;
   const size_t shown =
       std::min(holders.size(), static_cast<size_t>(options.most_holders.value_or(kMostHolders)));
   std::vector<JsonObject> holder_objects;
@@ -121,13 +90,13 @@ Result<Answer> explain(const Options& options) {
                       h.made_by.valid() ? words_of(c.graph, h.made_by) : "before the step",
                       words_of(c.graph, h.last_used)});
   }
-  const int64_t workspace = at.valid() ? c.workspaces[at.index()] : 0;
   answer.fields.set("holders", holder_objects).set("other_holders_bytes", rest);
-  answer.fields.set("workspace_bytes", workspace);
-  text += fmt::format(
-      "\nheld while {} runs{}:\n{}", words_of(c.graph, at),
-      workspace > 0 ? fmt::format(" (and {} of workspace)", format_bytes(workspace)) : "",
-      holder_table.text());
+  answer.fields.set("workspace_bytes", found.workspace_bytes);
+  text += fmt::format("\nheld while {} runs{}:\n{}", words_of(c.graph, at),
+                      found.workspace_bytes > 0 ? fmt::format(" (and {} of workspace)",
+                                                              format_bytes(found.workspace_bytes))
+                                                : "",
+                      holder_table.text());
   if (rest > 0)
     text += fmt::format("and {} in {} more\n", format_bytes(rest), holders.size() - shown);
 

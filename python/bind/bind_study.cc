@@ -2,6 +2,7 @@
 // before a step.
 #include "outsize/bound/bounds.h"
 #include "outsize/bound/floor.h"
+#include "outsize/bound/holders.h"
 #include "outsize/graph/graph_json.h"
 #include "outsize/plan/plan_json.h"
 #include "outsize/profile/links.h"
@@ -57,15 +58,45 @@ py::dict simulate_text(const std::string& graph_text, const std::string& profile
   return d;
 }
 
+// Of the profile; {} where there is none.
+std::vector<int64_t> read_workspaces(const Graph& graph, const std::string& profile_text) {
+  if (profile_text.empty()) return {};
+  return workspaces_of(read_profile_of(graph, profile_text));
+}
+
 py::dict floor_text(const std::string& graph_text, const std::string& profile_text) {
   const Graph graph = value_or_raise(graph_from_json(graph_text));
-  std::vector<int64_t> workspaces;
-  if (!profile_text.empty()) workspaces = workspaces_of(read_profile_of(graph, profile_text));
+  const std::vector<int64_t> workspaces = read_workspaces(graph, profile_text);
   const Floor floor = floor_of(graph, workspaces);
   py::dict d;
   d["bytes"] = floor.bytes;
   d["op"] = floor.op.value;
   d["peak_program_order"] = peak_program_order(graph, workspaces);
+  return d;
+}
+
+py::dict explain_text(const std::string& graph_text, const std::string& profile_text,
+                      int64_t device_bytes) {
+  const Graph graph = value_or_raise(graph_from_json(graph_text));
+  const Explanation e = explain_bytes(graph, read_workspaces(graph, profile_text), device_bytes);
+  py::dict d;
+  d["peak_bytes"] = e.peak_bytes;
+  d["peak_op"] = e.peak_op.value;
+  d["floor_bytes"] = e.floor.bytes;
+  d["floor_op"] = e.floor.op.value;
+  d["below_floor"] = e.below_floor;
+  d["op"] = e.at.value;
+  d["workspace_bytes"] = e.workspace_bytes;
+  py::list holders;
+  for (const Holder& h : e.holders) {
+    py::dict one;
+    one["storage"] = h.storage.value;
+    one["bytes"] = h.bytes;
+    one["made_by"] = h.made_by.value;
+    one["last_used"] = h.last_used.value;
+    holders.append(one);
+  }
+  d["holders"] = holders;
   return d;
 }
 
@@ -107,8 +138,7 @@ py::dict bounds_text(const std::string& graph_text, const std::string& profile_t
 
 py::dict liveness_text(const std::string& graph_text, const std::string& profile_text) {
   const Graph graph = value_or_raise(graph_from_json(graph_text));
-  std::vector<int64_t> workspaces;
-  if (!profile_text.empty()) workspaces = workspaces_of(read_profile_of(graph, profile_text));
+  const std::vector<int64_t> workspaces = read_workspaces(graph, profile_text);
   const Liveness l = liveness_of(graph, workspaces);
   py::dict d;
   d["live_bytes"] = l.live_bytes;
@@ -133,6 +163,8 @@ void bind_study(py::module_& module) {
   module.def("simulate", &simulate_text, py::arg("graph"), py::arg("profile"), py::arg("machine"),
              py::arg("plan"));
   module.def("floor", &floor_text, py::arg("graph"), py::arg("profile") = "");
+  module.def("explain", &explain_text, py::arg("graph"), py::arg("profile"),
+             py::arg("device_bytes"));
   module.def("bounds", &bounds_text, py::arg("graph"), py::arg("profile"), py::arg("machine"),
              py::arg("options") = py::dict());
   module.def("liveness", &liveness_text, py::arg("graph"), py::arg("profile") = "");
