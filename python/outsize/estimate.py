@@ -28,6 +28,7 @@ from .step import Step, check_decorated
 SHARES = ("100%", "75%", "50%", "35%", "25%", "12.5%")
 SECONDS_PER_BUDGET = 2.0
 _MODULES_SHOWN = 8
+_NO_LIMIT = 1 << 62  # bytes: no step is below its floor
 
 
 @dataclass(frozen=True)
@@ -139,29 +140,22 @@ def _row(
 def _described(graph_text: str, profile_text: str, rows: tuple[BudgetRow, ...]) -> Estimate:
     graph = json.loads(graph_text)
     with translated():
-        live = outsize_core.liveness(graph_text, profile_text)
-        floor = outsize_core.floor(graph_text, profile_text)
-    at = live["peak_op"]
+        found = outsize_core.explain(graph_text, profile_text, _NO_LIMIT)
     by_class: dict[str, int] = {}
     by_module: dict[str, int] = {}
-    for index, storage in enumerate(graph["storages"]):
-        touched = live["touched_by"][index]
-        if not touched or storage["bytes"] == 0:
-            continue
-        there = storage.get("entry") or touched[0] <= at
-        if not there or not (storage.get("exit") or at <= touched[-1]):
-            continue
-        _add(by_class, storage["role"], storage["bytes"])
-        _add(by_module, _owner(graph, storage, touched), storage["bytes"])
-    workspace = live["peak_bytes"] - sum(by_class.values())
-    if workspace > 0:
-        _add(by_class, "workspace", workspace)
-        _add(by_module, module_of(graph["ops"][at]), workspace)
+    for holder in found["holders"]:
+        storage = graph["storages"][holder["storage"]]
+        _add(by_class, storage["role"], holder["bytes"])
+        _add(by_module, _owner(graph, storage, holder["made_by"]), holder["bytes"])
+    peak_op, floor_op = found["peak_op"], found["floor_op"]
+    if found["workspace_bytes"] > 0:
+        _add(by_class, "workspace", found["workspace_bytes"])
+        _add(by_module, module_of(graph["ops"][peak_op]), found["workspace_bytes"])
     return Estimate(
-        unplanned_peak_bytes=live["peak_bytes"],
-        peak_op=op_words(at, graph["ops"][at]),
-        floor_bytes=floor["bytes"],
-        floor_op=op_words(floor["op"], graph["ops"][floor["op"]]),
+        unplanned_peak_bytes=found["peak_bytes"],
+        peak_op=op_words(peak_op, graph["ops"][peak_op]),
+        floor_bytes=found["floor_bytes"],
+        floor_op=op_words(floor_op, graph["ops"][floor_op]),
         compute_s=sum(op["ns"] for op in json.loads(profile_text)["ops"]) / 1e9,
         by_class=_largest_first(by_class),
         by_module=_largest_first(by_module),
@@ -177,9 +171,9 @@ def _largest_first(sizes: dict[str, int]) -> dict[str, int]:
     return dict(sorted(sizes.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _owner(graph: dict[str, Any], storage: dict[str, Any], touched: list[int]) -> str:
-    """The module of a parameter, or of the op that makes an activation."""
+def _owner(graph: dict[str, Any], storage: dict[str, Any], made_by: int) -> str:
+    """The module of a parameter, or of the op that makes an activation; "" of what is there before."""
     kind, _, name = storage.get("name", "").partition(":")
     if kind in ("param", "grad", "buffer", "state") and name:
         return str(name.rpartition(":")[2].rpartition(".")[0])
-    return module_of(graph["ops"][touched[0]])
+    return module_of(graph["ops"][made_by]) if made_by >= 0 else ""

@@ -40,6 +40,10 @@ WORTH_SPLITTING = 1.15
 RollbackTier = Literal["", "host", "disk"]
 
 
+# What becomes of the ops that are large beside the budget.
+Form = Literal["fastest", "whole", "split"]
+
+
 @dataclass(frozen=True)
 class Budgets:
     """Bytes that each tier may hold at any moment."""
@@ -171,10 +175,17 @@ class Planner:
         border: Border,
         reserved: Reserved,
         started: float | None = None,
+        *,
+        allow: Sequence[str] | None = None,
+        form: Form = "fastest",
+        split_for_bytes: int | None = None,
     ) -> Prepared:
         """`prepare` for a graph that has been profiled: what `profile` returned.
 
         started: when (time.monotonic()) what counts as planning began; now, if not given.
+        allow: of "swap", "recompute", "reorder" what plans may do; all, if not given.
+        form: of the step: with its large ops split, whole, or whichever has the fastest plan.
+        split_for_bytes: a budget to split ops for in place of the device's own.
         """
         started = time.monotonic() if started is None else started
         graph_text, profile_text = profiled
@@ -194,8 +205,11 @@ class Planner:
             options["seconds"] = self._seconds
         if self._work is not None:
             options["work"] = self._work
+        if allow is not None:
+            options["allow"] = sorted(allow)
         machine = self.machine()
-        forms = self._forms(graph_text, profile_text, inputs, limits)
+        split_for_bytes = limits.device if split_for_bytes is None else split_for_bytes
+        forms = self._forms(graph_text, profile_text, inputs, limits.device, split_for_bytes, form)
         (graph_text, profile_text), result = self._best_plan(forms, machine, options, limits)
         plan_text = str(result["plan"])
         with translated():
@@ -261,24 +275,32 @@ class Planner:
         graph_text: str,
         profile_text: str,
         inputs: Mapping[int, torch.Tensor],
-        limits: Budgets,
+        device_bytes: int,
+        split_for_bytes: int,
+        form: Form,
     ) -> Iterator[tuple[str, str]]:
-        """The step whole, unless the budget is below its floor, and then split; each as (graph, profile)."""
+        """The step whole, unless the device is below its floor, and then split; each as (graph, profile)."""
         with translated():
             floor = outsize_core.floor(graph_text, profile_text)["bytes"]
-        if floor <= limits.device:
+        if form == "whole" or (form == "fastest" and floor <= device_bytes):
             yield graph_text, profile_text
+        if form == "whole":
+            return
         split = split_for(
             graph_text,
             profile_text,
-            limits.device,
+            split_for_bytes,
             lambda rewritten: self.profile(rewritten, inputs),
             use_cache=self._use_cache,
             log=self._log,
         )
         if split is not None:
             yield split
-        elif floor > limits.device:
+        elif form == "split":
+            raise InfeasibleError(
+                "no op that is large beside the budget can be cut into parts of the same bits"
+            )
+        elif floor > device_bytes:
             yield graph_text, profile_text
 
     def _best_plan(

@@ -298,9 +298,22 @@ class Step:
         """A line to the step's log."""
         self._log(line)
 
-    def planner(self, seconds: float | None) -> Planner:
-        """A planner with this step's options that searches for `seconds`."""
-        options = self._options
+    @property
+    def budget(self) -> str | int:
+        """The device's, as it was asked for."""
+        budget: str | int = self._options["budget"]
+        return budget
+
+    @property
+    def disk(self) -> str | None:
+        """The folder of its disk tier, if it has one."""
+        folder: str | None = self._options["disk"]
+        return folder
+
+    def planner(self, seconds: float | None, **instead: Any) -> Planner:
+        """A planner with this step's options, but for those in `instead`, that searches for `seconds`."""
+        options = {**self._options, **instead}
+        _check_link(options)
         return Planner(
             machine=options["machine"],
             link=options["link"],
@@ -326,17 +339,9 @@ class Step:
         with _at_work():
             return self._capture(self._call(args, kwargs), real=True, undo=undo)
 
-    def limits(self, device_bytes: int, peak_bytes: int) -> Budgets:
-        """The budgets of a step that had the model to itself."""
-        return self._limits(device_bytes, None, peak_bytes)
-
-    def _limits(self, device_bytes: int, shared: Homes | None, peak_bytes: int) -> Budgets:
-        return Budgets(
-            device=device_bytes,
-            host=self._host_bytes(shared, peak_bytes),
-            disk=self._disk_bytes(shared),
-            host_given=self._options["host"] is not None,
-        )
+    def limits(self, device_bytes: int, peak_bytes: int, **instead: Any) -> Budgets:
+        """The budgets of a step that had the model to itself, and these options in place of its own."""
+        return _limits({**self._options, **instead}, device_bytes, None, peak_bytes)
 
     def last_graph(self) -> dict[str, Any]:
         """The graph of the capture used last; empty before the first."""
@@ -451,21 +456,7 @@ class Step:
                     f"{_disk_words(self._options['disk'])}: steps of one model share one memory: "
                     "give both the same disk=, or close() the other first"
                 )
-        return self._limits(device, shared, peak_bytes)
-
-    def _disk_bytes(self, shared: Homes | None) -> int:
-        if self._options["disk"] is None:
-            return 0
-        return available_disk_bytes(self._options["disk"]) if shared is None else shared.disk_bytes
-
-    def _host_bytes(self, shared: Homes | None, peak_bytes: int) -> int:
-        if self._options["disk"] is not None:
-            return 0
-        asked = self._options["host"]
-        wanted = None if asked is None else parse_bytes(asked, peak_bytes)
-        if shared is not None:
-            return shared.host_bytes if wanted is None else min(wanted, shared.host_bytes)
-        return available_host_bytes() * 3 // 4 if wanted is None else wanted
+        return _limits(self._options, device, shared, peak_bytes)
 
     def _is_share(self) -> bool:
         return str(self._options["budget"]).strip().endswith("%")
@@ -480,6 +471,33 @@ class Step:
         for model in self.models:
             _homes_of[model] = homes
         return homes
+
+
+def _limits(
+    options: dict[str, Any], device_bytes: int, shared: Homes | None, peak_bytes: int
+) -> Budgets:
+    return Budgets(
+        device=device_bytes,
+        host=_host_bytes(options, shared, peak_bytes),
+        disk=_disk_bytes(options, shared),
+        host_given=options["host"] is not None,
+    )
+
+
+def _disk_bytes(options: dict[str, Any], shared: Homes | None) -> int:
+    if options["disk"] is None:
+        return 0
+    return available_disk_bytes(options["disk"]) if shared is None else shared.disk_bytes
+
+
+def _host_bytes(options: dict[str, Any], shared: Homes | None, peak_bytes: int) -> int:
+    if options["disk"] is not None:
+        return 0
+    asked = options["host"]
+    wanted = None if asked is None else parse_bytes(asked, peak_bytes)
+    if shared is not None:
+        return shared.host_bytes if wanted is None else min(wanted, shared.host_bytes)
+    return available_host_bytes() * 3 // 4 if wanted is None else wanted
 
 
 def _disk_words(folder: str | None) -> str:
